@@ -58,6 +58,7 @@ mod capture;
 mod change;
 mod checkpoint;
 mod delayed;
+mod differences;
 mod error;
 mod extended;
 mod extent;
@@ -115,6 +116,7 @@ mod write_back;
 mod zones;
 
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
+pub use differences::{Difference, DifferencesFrom, Version};
 pub use error::{ErrorKind, VolumeError};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;

@@ -39,6 +39,10 @@ pub enum JobKind {
     Quota,
     /// Gives room that files of a volume do not use back to its thin space.
     Trim,
+    /// Gives back what destroyed snapshots of a volume kept.
+    Reclaim,
+    /// Has files of a volume be as a snapshot has them.
+    Restore,
 }
 
 /// How far a job is.

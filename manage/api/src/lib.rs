@@ -22,6 +22,7 @@ pub mod quota;
 pub mod salvage;
 pub mod schema;
 pub mod settings;
+pub mod snapshot;
 pub mod space;
 pub mod status;
 pub mod verify;
@@ -61,6 +62,11 @@ pub use quota::{QuotaKind, QuotaState, SetVolumeQuota, VolumeQuota, VolumeQuotaC
 pub use salvage::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace};
 pub use settings::{
     PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, SettingsChanged, TextSetting, TimeSetting,
+};
+pub use snapshot::{
+    CreateSnapshot, RestoreSnapshot, SetSnapshotRule, SnapshotChange, SnapshotCreated, SnapshotDestroyed,
+    SnapshotDifference, SnapshotDifferences, SnapshotFileKind, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged,
+    VolumeSnapshot,
 };
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal,

@@ -71,6 +71,10 @@ pub struct Volume {
     pub findings: Option<u64>,
     /// The shrink that is under way, if one is.
     pub shrink: Option<VolumeShrinking>,
+    /// Snapshots that it has; none while it is not open.
+    pub snapshots: Option<u32>,
+    /// Bytes that only snapshots keep.
+    pub snapshot_bytes: Option<u64>,
 }
 
 /// Makes a volume, on a new space or one that is there.

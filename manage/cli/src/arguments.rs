@@ -17,6 +17,7 @@ mod exports;
 mod notify;
 mod settings;
 mod shape;
+mod snapshots;
 mod values;
 mod volumes;
 
@@ -26,6 +27,7 @@ pub use exports::{NbdCommand, QosOptions};
 pub use notify::{AddChannel, ChannelCommand, MailOptions, NotifyCommand, RuleCommand, WebhookOptions};
 pub use settings::{SetSetting, SettingsCommand};
 pub use shape::ShapeOptions;
+pub use snapshots::{ScheduleCommand, SnapshotCommand, SnapshotPath};
 pub use values::{AlertPercents, Cap, Chosen, Every, Grace, WakeWithin};
 use values::{
     parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
@@ -68,6 +70,9 @@ pub enum Command {
     /// Volumes: files on spaces, mounted on this server
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Snapshots: files of a volume as they were
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Exports: spaces served to NBD clients
     #[command(subcommand)]
     Nbd(NbdCommand),

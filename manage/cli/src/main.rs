@@ -17,6 +17,7 @@ mod payload;
 mod remote;
 mod servers;
 mod settings;
+mod snapshots;
 mod trust;
 mod volumes;
 
@@ -79,6 +80,7 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Pool(command) => remote::pool_command(&client, json, command).await,
             Command::Space(command) => remote::space_command(&client, json, command).await,
             Command::Volume(command) => volumes::volume_command(&client, json, command).await,
+            Command::Snapshot(command) => snapshots::snapshot_command(&client, json, command).await,
             Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
             Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,

@@ -22,6 +22,7 @@ mod notify;
 mod plans;
 mod scrubs;
 mod settings;
+mod snapshots;
 mod status;
 mod volumes;
 

@@ -15,7 +15,8 @@ use crate::jobs;
 use crate::output::{harmless, print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
 
-fn volume_path(volume: &SpacePath) -> String {
+/// Where the API has a volume.
+pub(crate) fn volume_path(volume: &SpacePath) -> String {
     format!("/volumes/{}/{}", segment(volume.pool.as_str()), segment(volume.space.as_str()))
 }
 

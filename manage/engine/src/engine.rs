@@ -311,6 +311,7 @@ impl Engine {
         tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::volumes::keep_schedules(Arc::downgrade(&engine), engine.stop.subscribe()));
         *engine.notifying() = Some(tokio::spawn(engine.notify()));
         engine.events.emit(Severity::Info, &daemon(), &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)

@@ -7,7 +7,7 @@
 //!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs,
-//!                 upgrade.rs, volumes.rs, shrink.rs, trim.rs
+//!                 upgrade.rs, volumes.rs, shrink.rs, trim.rs, reclaim.rs, restore.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
@@ -23,14 +23,17 @@ mod kept;
 mod lost;
 mod progress;
 mod rebalance;
+mod reclaim;
 mod repair;
 mod replace;
 mod requests;
+mod restore;
 mod runner;
 mod schedule;
 mod scrub;
 mod shrink;
 mod spec;
+mod steered;
 mod table;
 mod trim;
 mod upgrade;
@@ -238,7 +241,9 @@ impl Jobs {
             | JobKind::Salvage
             | JobKind::Shrink
             | JobKind::Quota
-            | JobKind::Trim => false,
+            | JobKind::Trim
+            | JobKind::Reclaim
+            | JobKind::Restore => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }
@@ -259,7 +264,11 @@ impl Jobs {
     /// Whether just this is to be done already.
     fn has(&self, spec: &JobSpec) -> bool {
         let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes);
-        let same = |other: &JobSpec| other.is_like(spec) && what(other) == what(spec);
+        let restores = |other: &JobSpec| match (&other.restoring, &spec.restoring) {
+            (Some(one), Some(other)) => one.is_alike(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let same = |other: &JobSpec| other.is_like(spec) && what(other) == what(spec) && restores(other);
         self.inner().table.jobs.iter().any(|record| same(&record.spec))
     }
 

@@ -15,7 +15,9 @@ mod known;
 mod mounts;
 mod quotas;
 mod rescue;
+mod revert;
 mod shrink;
+mod snapshots;
 mod traffic;
 mod usage;
 mod view;
@@ -32,7 +34,7 @@ use holdfast_api::{
 };
 use holdfast_block::Claim;
 use holdfast_device::reactor;
-use holdfast_fuse::Mounted;
+use holdfast_fuse::{Mounted, Notifier};
 use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, counted, natural_order};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
@@ -47,6 +49,11 @@ use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
 pub(crate) use crate::volumes::quotas::QuotaWatch;
 pub(crate) use crate::volumes::rescue::{Folder, check_empty};
+pub(crate) use crate::volumes::revert::{Notice, Revert, Unreverted};
+pub use crate::volumes::snapshots::DifferencesAsked;
+use crate::volumes::snapshots::ScheduleWatch;
+pub(crate) use crate::volumes::snapshots::{from_snapshot, keep_schedules, no_file, stamp};
+pub(crate) use crate::volumes::usage::find;
 pub(crate) use crate::volumes::view::own_health;
 use crate::volumes::view::view;
 
@@ -83,6 +90,8 @@ pub(crate) struct LiveVolume {
     is_away: bool,
     /// What is known and was told of its quotas.
     quotas: QuotaWatch,
+    /// What hinders its schedule of snapshots.
+    schedule: ScheduleWatch,
 }
 
 /// What is known of a volume's findings.
@@ -165,6 +174,13 @@ impl OpenPool {
         let volumes = self.volumes();
         let found = volumes.values().find(|volume| volume.known.id == id);
         found.and_then(|volume| volume.open.as_ref()).map(|open| open.volume.clone())
+    }
+
+    /// What the mount of the volume with this id is told of changes with.
+    pub(crate) fn notifier_of(&self, id: Uuid) -> Option<Notifier> {
+        let volumes = self.volumes();
+        let live = volumes.values().find(|live| live.known.id == id)?;
+        Some(live.open.as_ref()?.mounted.as_ref()?.notifier())
     }
 
     /// The space of the volume with this id, claimed for whoever works on it where the volume itself is not open.
@@ -322,8 +338,8 @@ impl Engine {
         if is_new {
             self.events.emit(Severity::Error, &open.volume_object(&known), &trouble.cause, &trouble.next_action);
         }
-        let (findings, quotas) = (Findings::default(), QuotaWatch::default());
-        let live = LiveVolume { open: None, trouble: Some(trouble), findings, is_away: false, quotas, known };
+        let (findings, quotas, schedule) = (Findings::default(), QuotaWatch::default(), ScheduleWatch::default());
+        let live = LiveVolume { open: None, trouble: Some(trouble), findings, is_away: false, quotas, schedule, known };
         open.volumes().insert(live.known.name.clone(), live);
     }
 
@@ -372,12 +388,16 @@ impl Engine {
             Some(volume) => self.quota_watch(volume).await,
             None => QuotaWatch::default(),
         };
-        let live = LiveVolume { known: known.clone(), open: opened, trouble, findings, is_away: false, quotas };
+        let schedule = ScheduleWatch::default();
+        let live =
+            LiveVolume { known: known.clone(), open: opened, trouble, findings, is_away: false, quotas, schedule };
         open.volumes().insert(name, live);
-        if let Some(volume) = volume
-            && let Err(error) = self.count_trees(open, &known, &volume)
-        {
+        let Some(volume) = volume else { return };
+        if let Err(error) = self.count_trees(open, &known, &volume) {
             tracing::warn!("what directory trees of {object} hold is not counted: {error}");
+        }
+        if let Err(error) = self.reclaim_left(open, &known, &volume) {
+            tracing::warn!("what destroyed snapshots of {object} kept is not given back: {error}");
         }
     }
 

@@ -11,8 +11,8 @@ use crate::api::Api;
 use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
 use crate::routes::{
-    accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, spaces,
-    status, tokens, volumes,
+    accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, snapshots,
+    spaces, status, tokens, volumes,
 };
 
 #[derive(OpenApi)]
@@ -21,7 +21,7 @@ use crate::routes::{
         title = "Holdfast",
         description = "Management of a Holdfast storage server. Served on a unix socket to root and the daemon's own user, and over HTTPS to \
                        accounts and tokens. \
-                       Sizes are numbers of bytes. Every change can be repeated: the answer says whether anything changed. \
+                       Sizes are numbers of bytes. Every change but the making of a snapshot can be repeated: the answer says whether anything changed. \
                        Every answer that is no success has the body ErrorBody.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
@@ -31,6 +31,7 @@ use crate::routes::{
         (name = "pools", description = "Pools of disks."),
         (name = "spaces", description = "Virtual disks on pools."),
         (name = "volumes", description = "Files on spaces, and where they are mounted."),
+        (name = "snapshots", description = "Files of volumes as they were."),
         (name = "exports", description = "Spaces that NBD clients can reach."),
         (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
@@ -76,6 +77,11 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::findings))
         .routes(routes!(volumes::usage))
         .routes(routes!(volumes::quotas, volumes::set_quota, volumes::remove_quota))
+        .routes(routes!(snapshots::list, snapshots::create))
+        .routes(routes!(snapshots::show, snapshots::destroy))
+        .routes(routes!(snapshots::diff))
+        .routes(routes!(snapshots::restore))
+        .routes(routes!(snapshots::schedule, snapshots::set_rule, snapshots::remove_rule))
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::set, exports::remove))
         .routes(routes!(exports::connections))

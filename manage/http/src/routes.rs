@@ -12,6 +12,7 @@ pub(crate) mod notifications;
 pub(crate) mod pools;
 pub(crate) mod sessions;
 pub(crate) mod settings;
+pub(crate) mod snapshots;
 pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tokens;

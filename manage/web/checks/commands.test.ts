@@ -23,6 +23,8 @@ const SAME: Record<string, string> = {
   'space limit': 'set',
   'volume quotaSet': 'quota set',
   'volume quotaRemove': 'quota remove',
+  'snapshot scheduleSet': 'schedule set',
+  'snapshot scheduleRemove': 'schedule remove',
   'notify addChannel': 'channel add',
   'notify setChannel': 'channel set',
   'notify removeChannel': 'channel remove',
@@ -31,7 +33,7 @@ const SAME: Record<string, string> = {
   'notify removeRule': 'rule remove',
 };
 
-const { account, chain, disk, job, nbd, notify, pool, settings, space, token, volume } = commands;
+const { account, chain, disk, job, nbd, notify, pool, settings, snapshot, space, token, volume } = commands;
 const GIB = 1024 ** 3;
 const shown = [
   disk.set("/dev/it's", { media: 'ssd', enclosure: 'shelf 1', slot: 4, usage: 'hot-spare' }),
@@ -101,6 +103,13 @@ const shown = [
   volume.trim('tank/files', pace),
   volume.salvage('tank/files', "/srv/kim's rescue", pace, true),
   volume.destroy('tank/files'),
+  snapshot.create('tank/files', "before kim's visit"),
+  snapshot.diff('tank/files', 'monday'),
+  snapshot.restore('tank/files', 'monday', { path: "/kim's files", keep: false, ...pace }),
+  snapshot.restore('tank/files', 'monday', { path: '/a', to: '/b', keep: true }),
+  snapshot.destroy('tank/files', 'monday'),
+  snapshot.scheduleSet('tank/files', { every_seconds: 5400, keep: 24 }),
+  snapshot.scheduleRemove('tank/files', 86400),
   nbd.export({ space: 'tank/vm', name: 'images', read_only: true }),
   nbd.set('images', { max_iops: 2000, burst_iops: 500, max_bytes_per_second: 0 }),
   nbd.unexport('images'),
@@ -150,7 +159,7 @@ const shown = [
 const lines = shown.flatMap((command) => command.split(' &&\n'));
 
 test('every command has its sample', () => {
-  const groups = { account, disk, job, nbd, notify, pool, settings, space, token, volume };
+  const groups = { account, disk, job, nbd, notify, pool, settings, snapshot, space, token, volume };
   const wanted = Object.entries(groups).flatMap(([group, actions]) =>
     Object.keys(actions).map((name) => `${group} ${SAME[`${group} ${name}`] ?? name}`),
   );

@@ -22,6 +22,7 @@ mod qos;
 mod quotas;
 mod salvage;
 mod shrink;
+mod snapshots;
 mod tls;
 mod torture;
 mod volumes;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use holdfast_device::sim::SimRandom;
 use holdfast_volume::service::{Caller, FileService, OpenMode, Remove};
-use holdfast_volume::{ErrorKind, Steps, Volume};
+use holdfast_volume::{DifferencesFrom, ErrorKind, Steps, Version, Volume};
 
 use crate::model::{Files, Model, difference, is_full, read_all};
 
@@ -25,10 +25,11 @@ impl Steps for Goes {
 /// Something that happens to snapshots.
 pub async fn step(volume: &Volume, random: &SimRandom, model: &RefCell<Model>) {
     let name = format!("snapshot {}", random.range(0..5u32));
-    match random.range(0..6u32) {
+    match random.range(0..8u32) {
         0..3 => create(volume, name, model).await,
         3 => destroy(volume, name, model).await,
         4 => reclaim(volume, random.chance(2, 3)).await,
+        5..7 => compare(volume, random, model).await,
         _ => {
             let expected = model.borrow().snapshots.clone();
             check(volume, &expected).await;
@@ -83,6 +84,72 @@ async fn reclaim(volume: &Volume, goes_on: bool) {
         Ok(_) => assert!(!volume.is_to_be_reclaimed()),
         Err(error) => assert!(!goes_on && error.kind == ErrorKind::Busy, "{error}"),
     }
+}
+
+/// What is told to differ between two of them, or one and now, is what differs.
+async fn compare(volume: &Volume, random: &SimRandom, model: &RefCell<Model>) {
+    let known = model.borrow().snapshots.clone();
+    let mut names: Vec<&String> = known.keys().collect();
+    if names.is_empty() {
+        return;
+    }
+    let from = names.swap_remove(random.range(0..names.len()));
+    let to = if names.is_empty() || random.chance(1, 2) { None } else { Some(names[random.range(0..names.len())]) };
+    let most = random.range(1..20);
+    let (mut found, mut next) = (Vec::new(), Some(DifferencesFrom::default()));
+    while let Some(at) = next {
+        let (some, then) = volume.differences(from, to.map(String::as_str), at, most).await.expect("both are there");
+        found.extend(some);
+        next = then;
+    }
+    let (was, is) = (&known[from], to.map_or_else(|| model.borrow().now().clone(), |name| known[name].clone()));
+    let root = volume.root().number;
+    let mut told = BTreeMap::new();
+    for one in &found {
+        let number = |version: &Option<Version>| version.as_ref().map(|version| version.attributes.id);
+        let id = number(&one.before).or(number(&one.after)).expect("one of both");
+        assert!(told.insert((id, one.before.is_some()), one).is_none(), "{id:?} is told twice");
+        for (version, files) in [(&one.before, was), (&one.after, &is)] {
+            let Some(path) = version.as_ref().and_then(|version| version.path.as_ref()) else { continue };
+            let found = at_path(files, path, root);
+            assert_eq!(found, version.as_ref().map(|version| version.attributes.id.number), "{one:?}");
+        }
+    }
+    let names = |files: &Files, number: u64| -> Vec<(u64, Vec<u8>)> {
+        let all = files.entries.iter().filter(|(_, child)| **child == number);
+        all.map(|(name, _)| name.clone()).collect()
+    };
+    let all: BTreeMap<_, _> =
+        was.nodes.iter().chain(&is.nodes).map(|(number, node)| ((*number, node.id), ())).collect();
+    for (number, id) in all.into_keys() {
+        let of = |files: &Files| files.nodes.get(&number).filter(|node| node.id == id).cloned();
+        let expected = match (of(was), of(&is)) {
+            (Some(one), Some(other)) => {
+                let data = (&one.data, &one.target) != (&other.data, &other.target);
+                let renamed = names(was, number) != names(&is, number);
+                let set = (one.mode, one.owner, &one.extended) != (other.mode, other.owner, &other.extended);
+                (true, true, data, renamed, set)
+            }
+            (one, other) => (one.is_some(), other.is_some(), true, true, true),
+        };
+        let one = told.remove(&(id, expected.0));
+        let Some(one) = one else {
+            assert_eq!(expected, (true, true, false, false, false), "file {number} differs, and is not told");
+            continue;
+        };
+        assert_eq!((one.before.is_some(), one.after.is_some()), (expected.0, expected.1), "{one:?}");
+        // Bytes written as they were, names taken and given back, and times count as differences, too.
+        let is_told = |told: bool, differs: bool| told || !differs;
+        assert!(is_told(one.data, expected.2) && is_told(one.names, expected.3), "{one:?}: {expected:?}");
+        assert!(is_told(one.attributes, expected.4), "{one:?}: {expected:?}");
+    }
+    assert!(told.is_empty(), "files that are in neither: {told:?}");
+}
+
+/// The file at a path.
+fn at_path(files: &Files, path: &[u8], root: u64) -> Option<u64> {
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    names.try_fold(root, |at, name| files.entries.get(&(at, name.to_vec())).copied())
 }
 
 /// Reads all that snapshots have.

@@ -83,6 +83,10 @@ impl Shown for Volume {
             ("mounted on", mount(self)),
             ("served", transport(self).into()),
         ];
+        if let Some(count) = self.snapshots.filter(|count| *count > 0) {
+            let kept = size(self.snapshot_bytes.unwrap_or_default());
+            lines.push(("snapshots", format!("{count}, which keep {kept}")));
+        }
         lines.extend(shrink(self).map(|shrink| ("shrinks", shrink)));
         with_conditions(facts(&lines), &self.conditions)
     }

@@ -3,18 +3,16 @@
 //! Invariant: the space becomes smaller only after the volume has. Cut short before that, the volume has its old size;
 //! after that, repeating it ends what is left.
 
-use std::cell::Cell;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, JobKind, ShrinkVolume, VolumeShrunk};
 use holdfast_device::Durability;
 use holdfast_model::ByteSize;
-use holdfast_space::{Pace, Space};
-use holdfast_volume::Steps;
+use holdfast_space::Space;
 
 use super::control::Control;
 use super::spec::{Cut, JobSpec, Outcome, Site, Target};
+use super::steered::Steered;
 use super::volumes::{failed, volume_of};
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict, from_space};
@@ -50,41 +48,19 @@ impl Engine {
     }
 }
 
-/// Steps of a volume at the pace of a job.
-struct Steered<'a> {
-    control: &'a Control,
-    is_stopped: Cell<bool>,
-    moved_bytes: Cell<u64>,
-}
-
-impl Steps for Steered<'_> {
-    fn step(&self, bytes: u64) -> Pin<Box<dyn Future<Output = bool> + '_>> {
-        Box::pin(async move {
-            let goes_on = self.control.step(bytes).await.is_ok();
-            self.is_stopped.set(!goes_on);
-            goes_on
-        })
-    }
-
-    fn done(&self, bytes: u64) {
-        self.moved_bytes.set(self.moved_bytes.get() + bytes);
-        self.control.done(bytes);
-    }
-}
-
 /// Shrinks a volume, and what it lies on.
 pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Result<Outcome, Cut> {
     let (target, size_bytes) = (&spec.target, spec.size_bytes.unwrap_or(u64::MAX));
     let volume = volume_of(site, target)?;
     let plan = volume.plan_shrink(size_bytes).await.map_err(|error| failed(target, &error))?;
     control.progress.expect(plan.data_bytes + plan.metadata_bytes);
-    let steps = Steered { control, is_stopped: Cell::new(false), moved_bytes: Cell::new(0) };
+    let steps = Steered::new(control);
     match volume.shrink(size_bytes, &steps).await {
-        Err(_) if steps.is_stopped.get() => return Err(Cut::Stopped),
+        Err(_) if steps.is_stopped() => return Err(Cut::Stopped),
         shrunk => shrunk.map_err(|error| failed(target, &error))?,
     };
     let size_bytes = volume.size_bytes();
-    let moved = ByteSize(steps.moved_bytes.get());
+    let moved = ByteSize(steps.done_bytes());
     let has = format!("the volume has {}, {moved} moved", ByteSize(size_bytes));
     let Some((space, is_own)) = site.open.space_under(target.id) else {
         return Ok(Outcome { result: has, findings: Vec::new() });

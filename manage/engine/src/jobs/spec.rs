@@ -13,7 +13,7 @@ use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::{convert, evacuate, rebalance, repair, replace, scrub, shrink, trim, upgrade, volumes};
+use super::{convert, evacuate, rebalance, reclaim, repair, replace, restore, scrub, shrink, trim, upgrade, volumes};
 use crate::engine::OpenPool;
 use crate::error::from_space;
 
@@ -102,6 +102,30 @@ pub(crate) struct JobSpec {
     /// Of a shrink, the size that is to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes: Option<u64>,
+    /// What a restore restores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) restoring: Option<Restoring>,
+}
+
+/// Files that are made as a snapshot has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Restoring {
+    /// The snapshot.
+    pub(crate) snapshot: String,
+    /// The file or directory, from the volume's root on.
+    pub(crate) path: String,
+    /// Where it is to go instead, where nothing is.
+    pub(crate) to: Option<String>,
+    /// The snapshot that is made of what is there before.
+    pub(crate) keep: Option<String>,
+}
+
+impl Restoring {
+    /// Whether the same files are to become the same.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let what = |one: &Self| (one.snapshot.clone(), one.path.clone(), one.to.clone());
+        what(self) == what(other)
+    }
 }
 
 /// Where a job works.
@@ -166,7 +190,7 @@ impl Cut {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None }
+        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None, restoring: None }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
@@ -220,7 +244,9 @@ impl JobSpec {
             | JobKind::Salvage
             | JobKind::Shrink
             | JobKind::Quota
-            | JobKind::Trim => 0,
+            | JobKind::Trim
+            | JobKind::Reclaim
+            | JobKind::Restore => 0,
         }
     }
 
@@ -242,6 +268,8 @@ impl JobSpec {
             JobKind::SpotfixOffline => return volumes::spotfix_offline(site, self, pace).await,
             JobKind::Salvage => return volumes::salvage(site, self, pace).await,
             JobKind::Shrink => return shrink::run(site, self, pace).await,
+            JobKind::Reclaim => return reclaim::run(site, target, pace).await,
+            JobKind::Restore => return restore::run(site, self, pace).await,
         };
         brought.map_err(|ended| Cut::of_spaces(target.object(), ended))
     }

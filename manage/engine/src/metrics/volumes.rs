@@ -12,6 +12,8 @@ impl Engine {
         let mut files = gauge("holdfast_volume_files", "Files and directories that it has.");
         let mut findings = gauge("holdfast_volume_findings", "What its last scan found and nobody repaired since.");
         let mut mounted = gauge("holdfast_volume_mounted", "1 while it is mounted.");
+        let mut snapshots = gauge("holdfast_volume_snapshots", "Snapshots that it has.");
+        let mut kept = gauge("holdfast_volume_snapshot_bytes", "Bytes that only snapshots keep.");
         for volume in self.volumes() {
             let label = [volume.name.as_str()];
             let known = [
@@ -19,6 +21,8 @@ impl Engine {
                 (&mut free, volume.free_bytes),
                 (&mut files, volume.files),
                 (&mut findings, volume.findings),
+                (&mut snapshots, volume.snapshots.map(u64::from)),
+                (&mut kept, volume.snapshot_bytes),
             ];
             known.into_iter().for_each(|(family, value)| value.into_iter().for_each(|value| family.add(&label, value)));
             mounted.add(&label, volume.mount.is_some_and(|mount| mount.mounted).into());
@@ -62,6 +66,7 @@ impl Engine {
             errors.add(&[name], traffic.stats.errors);
         }
         let quotas = [quota_bytes, quota_limit, quota_files, quota_most, refused];
-        [size, free, files, findings, mounted, operations, bytes, errors].into_iter().chain(quotas).collect()
+        let shown = [size, free, files, findings, snapshots, kept, mounted, operations, bytes, errors];
+        shown.into_iter().chain(quotas).collect()
     }
 }

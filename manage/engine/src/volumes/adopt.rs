@@ -60,6 +60,7 @@ impl Engine {
             owns_space: false,
             case_sensitive,
             mount: None,
+            snapshot_rules: Vec::new(),
         };
         self.keep_volume(&open, &known).await?;
         self.note(&open.volume_object(&known), &format!("taken up from space {on}"));

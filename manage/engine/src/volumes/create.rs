@@ -77,6 +77,7 @@ impl Engine {
             owns_space: request.space.is_some(),
             case_sensitive: request.case_sensitive,
             mount: None,
+            snapshot_rules: Vec::new(),
         };
         if known.owns_space {
             if open.pool.spaces().iter().any(|record| record.name == on.space) {

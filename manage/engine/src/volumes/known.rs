@@ -12,6 +12,8 @@ use holdfast_model::Uuid;
 use holdfast_pool::SpaceRecord;
 use serde::{Deserialize, Serialize};
 
+use super::snapshots::Rule;
+
 /// How far a volume is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,6 +49,9 @@ pub(crate) struct KnownVolume {
     /// Where it is to be mounted.
     #[serde(default)]
     pub(crate) mount: Option<KnownMount>,
+    /// By which snapshots are made, by how often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) snapshot_rules: Vec<Rule>,
 }
 
 /// Where a volume is to be mounted.
@@ -77,6 +82,7 @@ impl KnownVolume {
             owns_space: false,
             case_sensitive: false,
             mount: None,
+            snapshot_rules: Vec::new(),
         };
         let cause = format!("is not open: its document on the pool cannot be read ({error})");
         let next = "run the version that wrote it; or take up the volume anew with 'holdfast volume adopt', or destroy \

@@ -10,7 +10,7 @@ use holdfast_api::{ApiError, Code, Condition, MountVolume, VolumeChanged};
 use holdfast_device::reactor::ReactorHandle;
 use holdfast_fuse::{FuseError, MountSettings, Mounted};
 use holdfast_model::Uuid;
-use holdfast_volume::Volume;
+use holdfast_volume::{Browsed, Volume};
 
 use super::known::KnownMount;
 use super::{CLOSE_TIMEOUT, KNOWN_FOR, LiveVolume};
@@ -182,7 +182,7 @@ pub(super) async fn mount_files(
         attribute_timeout: KNOWN_FOR,
         ..MountSettings::default()
     };
-    let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, reactors);
+    let mounting = holdfast_fuse::mount(Arc::new(Browsed::new(volume)), Path::new(directory), settings, reactors);
     let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
     let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
         Ok(Ok(mounted)) => return Ok(mounted),

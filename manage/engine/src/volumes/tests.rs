@@ -53,7 +53,17 @@ fn known(engine: &Engine) -> KnownVolume {
 /// What a volume is whose making was only begun.
 fn begun(owns_space: bool, space: Uuid, on: &str) -> KnownVolume {
     let (name, id, on) = ("files".into(), Uuid::new_v4(), on.into());
-    KnownVolume { name, id, stage: Stage::Making, space, on, owns_space, case_sensitive: false, mount: None }
+    KnownVolume {
+        name,
+        id,
+        stage: Stage::Making,
+        space,
+        on,
+        owns_space,
+        case_sensitive: false,
+        mount: None,
+        snapshot_rules: Vec::new(),
+    }
 }
 
 async fn again(rig: &Rig, engine: Arc<Engine>) -> Arc<Engine> {

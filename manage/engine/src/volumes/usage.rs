@@ -170,7 +170,7 @@ async fn walk<S: FileService>(
 }
 
 /// The file at the end of a path from the root; symbolic links are not followed.
-pub(super) async fn find<S: FileService>(service: &S, path: &str) -> Result<Option<Attributes>, VolumeError> {
+pub(crate) async fn find<S: FileService>(service: &S, path: &str) -> Result<Option<Attributes>, VolumeError> {
     let mut found = service.stat(service.root()).await?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
         match service.lookup(&caller(), found.id, name.as_bytes()).await? {

@@ -10,7 +10,7 @@ use holdfast_api::{Condition, Space as SpaceView, Volume as VolumeView, VolumeMo
 use holdfast_model::{ByteSize, Health, PoolState, Reason, counted};
 
 use super::known::Stage;
-use super::{Findings, LiveVolume, quotas};
+use super::{Findings, LiveVolume, quotas, snapshots};
 use crate::engine::{Engine, OpenPool};
 
 /// Findings in words, with what is to be done about them.
@@ -72,6 +72,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
         conditions.push(Condition::new(cause, next));
     }
     conditions.extend(volume.map(|volume| quotas::conditions(&name, volume, &live.quotas)).unwrap_or_default());
+    conditions.extend(snapshots::conditions(&name, &live.schedule));
     let is_mounted = live.is_mounted();
     if live.is_away {
         let next = "see 'holdfast job list'; it is given back by itself";
@@ -106,6 +107,8 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
         files: usage.map(|usage| usage.files),
         findings: volume.map(|_| live.findings.left),
         shrink,
+        snapshots: volume.map(|volume| volume.snapshots().len() as u32),
+        snapshot_bytes: volume.map(|volume| volume.kept_bytes()),
     };
     shown.health = shown.conditions.iter().map(|told| own_health(&shown, told)).fold(shown.health, Health::max);
     shown

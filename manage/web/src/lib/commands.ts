@@ -1,5 +1,5 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
-import type { LayoutKind, SetVolumeQuota, VolumeQuota } from './api/types';
+import type { LayoutKind, RestoreSnapshot, SetSnapshotRule, SetVolumeQuota, VolumeQuota } from './api/types';
 import type { CreateExport, CreateSpace, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
@@ -242,6 +242,34 @@ export const volume = {
   salvage: (volume: string, to: string, how: Pace = {}, force = false) =>
     holdfast('volume', 'salvage', volume, option('--to', to), force && '--force', pace(how)),
   destroy: (volume: string) => holdfast('volume', 'destroy', volume, '--yes'),
+};
+
+export const snapshot = {
+  create: (volume: string, name: string) => holdfast('snapshot', 'create', `${volume}@${name}`),
+  diff: (volume: string, name: string) => holdfast('snapshot', 'diff', `${volume}@${name}`),
+  restore: (volume: string, name: string, to: RestoreSnapshot & Pace) =>
+    holdfast(
+      'snapshot',
+      'restore',
+      `${volume}@${name}`,
+      option('--path', to.path),
+      option('--to', to.to),
+      !to.to && to.keep === false && '--discard',
+      !to.to && '--yes',
+      pace(to),
+    ),
+  destroy: (volume: string, name: string) => holdfast('snapshot', 'destroy', `${volume}@${name}`, '--yes'),
+  scheduleSet: (volume: string, rule: SetSnapshotRule) =>
+    holdfast(
+      'snapshot',
+      'schedule',
+      'set',
+      volume,
+      option('--every', exactTime(rule.every_seconds)),
+      option('--keep', rule.keep),
+    ),
+  scheduleRemove: (volume: string, every: number) =>
+    holdfast('snapshot', 'schedule', 'remove', volume, option('--every', exactTime(every))),
 };
 
 export const nbd = {

@@ -1,6 +1,15 @@
 // The lists that several pages show, each fetched once for all of them.
 import { call } from './api/client';
-import type { EvacuationPlan, Job, Space, Volume, VolumeFinding, VolumeQuota } from './api/types';
+import type {
+  EvacuationPlan,
+  Job,
+  SnapshotSchedule,
+  Space,
+  Volume,
+  VolumeFinding,
+  VolumeQuota,
+  VolumeSnapshot,
+} from './api/types';
 import { live, Resource } from './live.svelte';
 
 export const status = new Resource(['status'], (signal) => call('get', '/status', { signal }));
@@ -52,6 +61,20 @@ export function findingsResource(pool: string, volume: string) {
 export function quotasResource(pool: string, volume: string) {
   return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeQuota[]> =>
     call('get', '/volumes/{pool}/{volume}/quotas', { path: { pool, volume }, signal }),
+  );
+}
+
+/** The snapshots of a volume, the oldest first. */
+export function snapshotsResource(pool: string, volume: string) {
+  return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeSnapshot[]> =>
+    call('get', '/volumes/{pool}/{volume}/snapshots', { path: { pool, volume }, signal }),
+  );
+}
+
+/** The rules by which snapshots of a volume are made. */
+export function scheduleResource(pool: string, volume: string) {
+  return new Resource(['volumes'], (signal): Promise<SnapshotSchedule> =>
+    call('get', '/volumes/{pool}/{volume}/snapshot-schedule', { path: { pool, volume }, signal }),
   );
 }
 

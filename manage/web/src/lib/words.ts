@@ -80,6 +80,8 @@ const JOBS: Record<Job['kind'], string> = {
   shrink: 'Shrink',
   quota: 'Count quotas of',
   trim: 'Trim',
+  reclaim: 'Give back snapshots of',
+  restore: 'Restore files of',
 };
 
 export function jobKind(kind: Job['kind']): string {

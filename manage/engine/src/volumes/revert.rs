@@ -1,0 +1,571 @@
+//! Files of a volume made as a snapshot has them.
+//!
+//! ```text
+//!   directory of the snapshot ── held against ── directory as it is
+//!     name that the snapshot has not                     removed, with all below
+//!     the same file, changed since                       bytes that differ are written, attributes set
+//!     another file, or none                              made apart, whole, and put in its place
+//! ```
+//!
+//! Invariants: what is equal is not touched, so one that was cut short goes on where it was when it is repeated. A file
+//! that takes the place of another is whole before it has the name. Memory follows the depth of the tree.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use holdfast_device::IoBuf;
+use holdfast_volume::service::{
+    Allocate, Attributes, Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Rename, Seek,
+    SetAttributes, SetMode, SetTime,
+};
+use holdfast_volume::{ErrorKind, Handle, Steps, Volume, VolumeError};
+
+/// Names that are read at once.
+const AT_ONCE: usize = 64;
+/// Bytes that are read, held against each other and written at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// Files with several names that are known to be restored, at most; a name of one beyond becomes a file of its own.
+const MOST_LINKED: usize = 1 << 20;
+/// Steps that a name, or an attribute, is worth in bytes.
+const NAME_BYTES: u64 = 4096;
+
+/// The one who asked is root: everything is to be as it was.
+fn caller() -> Caller {
+    Caller { is_checked: true, ..Caller::default() }
+}
+
+/// What changed behind the back of those who keep files in memory.
+pub(crate) enum Notice {
+    /// The bytes or attributes of a file.
+    File(FileId),
+    /// A name in a directory.
+    Name(FileId, Vec<u8>),
+}
+
+/// Tells of changes.
+pub(crate) type Tell<'a> = &'a dyn Fn(Vec<Notice>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reverted {
+    /// Files, links and directories that were made anew, or had other bytes or attributes.
+    pub(crate) restored: u64,
+    /// Files and directories that were removed.
+    pub(crate) removed: u64,
+    /// Bytes that were written.
+    pub(crate) bytes: u64,
+}
+
+/// Why it did not come to its end.
+#[derive(Debug)]
+pub(crate) enum Unreverted {
+    /// It was stopped.
+    Stopped,
+    /// The snapshot has no such file.
+    NoFile,
+    /// What is at this path as it is keeps the other from being made.
+    InTheWay(String),
+    /// The volume failed at this path.
+    Failed(String, VolumeError),
+}
+
+/// A directory that is being restored.
+struct Level {
+    was: FileId,
+    is: FileId,
+    cursor: u64,
+    /// Whether names that the snapshot has not are gone.
+    is_clean: bool,
+}
+
+/// Names of a path from the root on.
+fn names(path: &str) -> Vec<&[u8]> {
+    path.split('/').filter(|name| !name.is_empty()).map(str::as_bytes).collect()
+}
+
+/// A restore under way.
+pub(crate) struct Revert<'a> {
+    was: &'a Volume,
+    is: &'a Volume,
+    steps: &'a dyn Steps,
+    tell: Tell<'a>,
+    /// Whether files that moved elsewhere get their names back, rather than that they are made anew.
+    moves_back: bool,
+    linked: HashMap<u64, FileId>,
+    notices: Vec<Notice>,
+    path: Vec<Vec<u8>>,
+    done: Reverted,
+}
+
+/// Why a step was not done.
+enum Halt {
+    Stopped,
+    Volume(VolumeError),
+}
+
+impl From<VolumeError> for Halt {
+    fn from(error: VolumeError) -> Self {
+        Self::Volume(error)
+    }
+}
+
+type Step<T> = Result<T, Halt>;
+
+impl<'a> Revert<'a> {
+    /// From a snapshot to its volume.
+    pub(crate) fn new(was: &'a Volume, is: &'a Volume, steps: &'a dyn Steps, tell: Tell<'a>) -> Self {
+        let (linked, notices, path, done) = (HashMap::new(), Vec::new(), Vec::new(), Reverted::default());
+        Self { was, is, steps, tell, moves_back: false, linked, notices, path, done }
+    }
+
+    /// Has what is at `path` be as it was; or, with `to`, makes it there, where nothing may be.
+    ///
+    /// # Errors
+    /// See [`Unreverted`]. What was done by then stays.
+    pub(crate) async fn run(mut self, path: &str, to: Option<&str>) -> Result<Reverted, Unreverted> {
+        let done = match to {
+            None => self.put_back(path).await,
+            Some(to) => self.put_elsewhere(path, to).await,
+        };
+        let notices = std::mem::take(&mut self.notices);
+        (self.tell)(notices).await;
+        done.map(|()| self.done)
+    }
+
+    /// Where it is.
+    fn place(&self) -> String {
+        format!("/{}", String::from_utf8_lossy(&self.path.join(&b'/')))
+    }
+
+    fn failed(&self, why: impl Into<Halt>) -> Unreverted {
+        match why.into() {
+            Halt::Stopped => Unreverted::Stopped,
+            Halt::Volume(error) => Unreverted::Failed(self.place(), error),
+        }
+    }
+
+    async fn put_back(&mut self, path: &str) -> Result<(), Unreverted> {
+        let names = names(path);
+        let (mut was, mut is) = (self.was.root(), self.is.root());
+        let Some((last, above)) = names.split_last() else {
+            self.moves_back = true;
+            let walked = self.walk(was, is).await;
+            return walked.map_err(|error| self.failed(error));
+        };
+        for name in above {
+            let directory = self.past(was, name).await?;
+            if directory.kind != FileKind::Directory {
+                return Err(Unreverted::NoFile);
+            }
+            let found = self.is.lookup(&caller(), is, name).await.map_err(|error| self.failed(error))?;
+            self.path.push(name.to_vec());
+            is = match found {
+                Some(found) if found.kind == FileKind::Directory => found.id,
+                Some(_) => {
+                    return Err(Unreverted::InTheWay(self.place()));
+                }
+                None => {
+                    let made = self.make_above(is, name, &directory).await;
+                    made.map_err(|error| self.failed(error))?
+                }
+            };
+            was = directory.id;
+        }
+        let file = self.past(was, last).await?;
+        let done = self.one(is, last, &file).await;
+        done.map_err(|error| self.failed(error))
+    }
+
+    async fn put_elsewhere(&mut self, path: &str, to: &str) -> Result<(), Unreverted> {
+        let mut file = self.was.stat(self.was.root()).await.map_err(|error| self.failed(error))?;
+        for name in names(path) {
+            if file.kind != FileKind::Directory {
+                return Err(Unreverted::NoFile);
+            }
+            file = self.past(file.id, name).await?;
+        }
+        let names = names(to);
+        let Some((last, above)) = names.split_last() else { return Err(Unreverted::InTheWay("/".into())) };
+        let mut is = self.is.root();
+        for name in above {
+            self.path.push(name.to_vec());
+            let found = self.is.lookup(&caller(), is, name).await.map_err(|error| self.failed(error))?;
+            let found = found.filter(|found| found.kind == FileKind::Directory);
+            let none = || VolumeError::new(ErrorKind::NotFound, "there is no such directory");
+            is = found.ok_or_else(|| self.failed(none()))?.id;
+        }
+        if self.is.lookup(&caller(), is, last).await.map_err(|error| self.failed(error))?.is_some() {
+            return Err(Unreverted::InTheWay(to.to_owned()));
+        }
+        let done = self.one(is, last, &file).await;
+        done.map_err(|error| self.failed(error))
+    }
+
+    /// A file of the snapshot.
+    async fn past(&self, dir: FileId, name: &[u8]) -> Result<Attributes, Unreverted> {
+        match self.was.lookup(&caller(), dir, name).await {
+            Ok(found) => found.ok_or(Unreverted::NoFile),
+            Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NameTooLong) => {
+                Err(Unreverted::NoFile)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// A directory above what is restored, which is there no more.
+    async fn make_above(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<FileId> {
+        let made = self.make_directory(dir, name, was).await?;
+        self.set_attributes(made, was).await?;
+        Ok(made)
+    }
+
+    /// Restores one name, with all below.
+    async fn one(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<()> {
+        self.path.push(name.to_vec());
+        match self.entry(dir, name, was).await? {
+            Some(is) => self.walk(was.id, is).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Restores a directory with all below.
+    async fn walk(&mut self, was: FileId, is: FileId) -> Step<()> {
+        let above = self.path.len();
+        let mut levels = vec![Level { was, is, cursor: 0, is_clean: false }];
+        while let Some(level) = levels.last_mut() {
+            self.pace(NAME_BYTES).await?;
+            let (was, is) = (level.was, level.is);
+            if !level.is_clean {
+                self.remove_others(was, is).await?;
+                level.is_clean = true;
+            }
+            let entries = self.was.list(&caller(), was, level.cursor, AT_ONCE, true).await?;
+            if entries.is_empty() {
+                let facts = self.was.stat(was).await?;
+                self.restored_directory(is, &facts).await?;
+                levels.pop();
+                if self.path.len() > above {
+                    self.path.pop();
+                }
+                continue;
+            }
+            let mut below = None;
+            for entry in entries {
+                level.cursor = entry.cursor;
+                let facts = match entry.attributes {
+                    Some(facts) => facts,
+                    None => self.was.stat(entry.id).await?,
+                };
+                self.path.push(entry.name.clone());
+                if let Some(directory) = self.entry(is, &entry.name, &facts).await? {
+                    below = Some(Level { was: entry.id, is: directory, cursor: 0, is_clean: false });
+                    break;
+                }
+                self.path.pop();
+            }
+            levels.extend(below);
+            if self.notices.len() >= AT_ONCE {
+                let notices = std::mem::take(&mut self.notices);
+                (self.tell)(notices).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pace(&self, bytes: u64) -> Step<()> {
+        if self.steps.step(bytes).await {
+            self.steps.done(bytes);
+            return Ok(());
+        }
+        Err(Halt::Stopped)
+    }
+
+    /// Removes names of a directory that the snapshot has not.
+    async fn remove_others(&mut self, was: FileId, is: FileId) -> Step<()> {
+        let mut cursor = 0;
+        loop {
+            let entries = self.is.list(&caller(), is, cursor, AT_ONCE, false).await?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            cursor = last.cursor;
+            for entry in entries {
+                if self.was.lookup(&caller(), was, &entry.name).await?.is_none() {
+                    self.path.push(entry.name.clone());
+                    self.remove(is, &entry.name, entry.kind == FileKind::Directory).await?;
+                    self.path.pop();
+                }
+            }
+            self.pace(NAME_BYTES).await?;
+        }
+    }
+
+    /// Removes a name with all below.
+    async fn remove(&mut self, dir: FileId, name: &[u8], is_directory: bool) -> Step<()> {
+        let gone = |removed: Result<(), VolumeError>| match removed {
+            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale) => Ok(()),
+            removed => removed,
+        };
+        self.notices.push(Notice::Name(dir, name.to_vec()));
+        if !is_directory {
+            self.done.removed += 1;
+            return Ok(gone(self.is.remove(&caller(), dir, name, Remove::File).await)?);
+        }
+        let mut levels = vec![(dir, name.to_vec())];
+        while let Some((dir, name)) = levels.last().cloned() {
+            self.pace(NAME_BYTES).await?;
+            let Some(directory) = self.is.lookup(&caller(), dir, &name).await? else {
+                levels.pop();
+                continue;
+            };
+            let entries = self.is.list(&caller(), directory.id, 0, AT_ONCE, false).await?;
+            if entries.is_empty() {
+                match self.is.remove(&caller(), dir, &name, Remove::Directory).await {
+                    // Somebody made a file there just now.
+                    Err(error) if error.kind == ErrorKind::NotEmpty => continue,
+                    removed => gone(removed)?,
+                }
+                self.done.removed += 1;
+                levels.pop();
+                continue;
+            }
+            for entry in entries {
+                if entry.kind == FileKind::Directory {
+                    levels.push((directory.id, entry.name));
+                    break;
+                }
+                gone(self.is.remove(&caller(), directory.id, &entry.name, Remove::File).await)?;
+                self.done.removed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a name lead to the file that it led to, as it was; answers the directory whose names are to be restored.
+    async fn entry(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<Option<FileId>> {
+        let found = self.is.lookup(&caller(), dir, name).await?;
+        let are_directories = found.as_ref().is_some_and(|found| [found.kind, was.kind] == [FileKind::Directory; 2]);
+        if let Some(found) = found.as_ref().filter(|found| found.id == was.id || are_directories) {
+            if !are_directories {
+                self.same(found, was).await?;
+            }
+            return Ok(are_directories.then_some(found.id));
+        }
+        let is_directory = |kind: FileKind| kind == FileKind::Directory;
+        if is_directory(was.kind) {
+            if let Some(found) = &found {
+                self.remove(dir, name, is_directory(found.kind)).await?;
+            }
+            return Ok(Some(self.make_directory(dir, name, was).await?));
+        }
+        if let Some(found) = found.as_ref().filter(|found| is_directory(found.kind)) {
+            self.remove(dir, name, is_directory(found.kind)).await?;
+        }
+        if let Some(own) = self.own(was).await? {
+            self.name(own, dir, name).await?;
+            if own == was.id {
+                let facts = self.is.stat(own).await?;
+                self.same(&facts, was).await?;
+            }
+            return Ok(None);
+        }
+        let made = self.make(dir, name, was).await?;
+        if was.links > 1 && self.linked.len() < MOST_LINKED {
+            self.linked.insert(was.id.number, made);
+        }
+        self.done.restored += 1;
+        Ok(None)
+    }
+
+    /// The file of the volume that is this one of the snapshot, if there is one, or was made.
+    async fn own(&self, was: &Attributes) -> Step<Option<FileId>> {
+        if let Some(made) = self.linked.get(&was.id.number) {
+            return Ok(Some(*made));
+        }
+        if !self.moves_back {
+            return Ok(None);
+        }
+        match self.is.stat(was.id).await {
+            Ok(facts) => Ok((facts.links > 0).then_some(was.id)),
+            Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a file a name, in place of what has it.
+    async fn name(&mut self, id: FileId, dir: FileId, name: &[u8]) -> Step<()> {
+        self.notices.push(Notice::Name(dir, name.to_vec()));
+        let apart = format!(".restoring-{}-{}", id.number, self.done.restored).into_bytes();
+        match self.is.link(&caller(), id, dir, name).await {
+            Err(error) if error.kind == ErrorKind::Exists => {}
+            named => return Ok(named.map(drop)?),
+        }
+        self.is.link(&caller(), id, dir, &apart).await?;
+        let named = self.is.rename(&caller(), (dir, &apart), (dir, name), Rename::Replace).await;
+        if named.is_err() {
+            self.is.remove(&caller(), dir, &apart, Remove::File).await?;
+        }
+        Ok(named?)
+    }
+
+    async fn make_directory(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<FileId> {
+        let new = NewFile { kind: FileKind::Directory, mode: was.mode, target: b"" };
+        let made = self.is.create(&caller(), dir, name, &new).await?;
+        self.notices.push(Notice::Name(dir, name.to_vec()));
+        Ok(made.id)
+    }
+
+    /// Makes a file as it was, in place of what has its name.
+    async fn make(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<FileId> {
+        if was.kind == FileKind::Regular {
+            let new = NewFile { kind: was.kind, mode: was.mode, target: b"" };
+            let (made, handle) = self.is.create_unnamed(&caller(), dir, &new).await?;
+            let filled = self.fill(was, &handle, made.id).await;
+            let named = match filled {
+                Ok(()) => self.name(made.id, dir, name).await,
+                failed => failed,
+            };
+            self.is.close(handle).await?;
+            named?;
+            // The name counts as a change of its own.
+            self.set_attributes(made.id, was).await?;
+            return Ok(made.id);
+        }
+        let target = if was.kind == FileKind::Symlink { self.was.read_link(was.id).await? } else { Vec::new() };
+        let new = NewFile { kind: was.kind, mode: was.mode, target: &target };
+        if self.is.lookup(&caller(), dir, name).await?.is_some() {
+            self.remove(dir, name, false).await?;
+        }
+        let made = self.is.create(&caller(), dir, name, &new).await?.id;
+        self.notices.push(Notice::Name(dir, name.to_vec()));
+        self.set_attributes(made, was).await?;
+        Ok(made)
+    }
+
+    async fn fill(&mut self, was: &Attributes, handle: &Handle, id: FileId) -> Step<()> {
+        self.copy(was, handle).await?;
+        self.set_attributes(id, was).await.map(drop)
+    }
+
+    /// Has a file be as it was that is there.
+    async fn same(&mut self, is: &Attributes, was: &Attributes) -> Step<()> {
+        if is.change == was.change {
+            return Ok(());
+        }
+        let mut differs = false;
+        if was.kind == FileKind::Regular {
+            let mode = OpenMode { read: true, write: true, truncate: false };
+            let handle = self.is.open(&caller(), is.id, mode).await?;
+            let copied = self.copy(was, &handle).await;
+            self.is.close(handle).await?;
+            differs = copied?;
+        }
+        differs |= self.set_attributes(is.id, was).await?;
+        if differs {
+            self.done.restored += 1;
+            self.notices.push(Notice::File(is.id));
+        }
+        Ok(())
+    }
+
+    async fn restored_directory(&mut self, is: FileId, was: &Attributes) -> Step<()> {
+        if self.set_attributes(is, was).await? {
+            self.done.restored += 1;
+            self.notices.push(Notice::File(is));
+        }
+        Ok(())
+    }
+
+    /// Has a file hold what it held; answers whether anything differed.
+    async fn copy(&mut self, was: &Attributes, to: &Handle) -> Step<bool> {
+        let mode = OpenMode { read: true, write: false, truncate: false };
+        let from = self.was.open(&caller(), was.id, mode).await?;
+        let copied = self.copy_from(&from, was.size_bytes, to).await;
+        self.was.close(from).await?;
+        copied
+    }
+
+    async fn copy_from(&mut self, from: &Handle, size: u64, to: &Handle) -> Step<bool> {
+        let id = to.id();
+        let had = self.is.stat(id).await?.size_bytes;
+        let mut differs = had != size;
+        if had > size {
+            self.is.set(&caller(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() }).await?;
+        }
+        let mut at = 0;
+        while at < size {
+            let data = next(self.was, from, at, Seek::Data).await?.unwrap_or(size).min(size);
+            if data > at {
+                let taken = next(self.is, to, at, Seek::Data).await?.filter(|taken| *taken < data);
+                if taken.is_some() {
+                    self.is.allocate(to, at, data - at, Allocate::Punch).await?;
+                    differs = true;
+                }
+                at = data;
+                continue;
+            }
+            let hole = next(self.was, from, at, Seek::Hole).await?.unwrap_or(size).min(size);
+            let len = (hole - at).min(PIECE_BYTES as u64) as usize;
+            self.pace(len as u64).await?;
+            let wanted = self.was.read(from, at, len).await?.to_vec();
+            let found = self.is.read(to, at, len).await?.to_vec();
+            if wanted != found {
+                let mut buf = IoBuf::zeroed(len);
+                buf[..wanted.len()].copy_from_slice(&wanted);
+                let written = self.is.write(to, at, buf.freeze(), wanted.len()).await?;
+                if written < wanted.len() {
+                    return Err(VolumeError::new(ErrorKind::NoSpace, "the volume is full").into());
+                }
+                self.done.bytes += wanted.len() as u64;
+                differs = true;
+            }
+            at += len as u64;
+        }
+        if self.is.stat(id).await?.size_bytes != size {
+            self.is.set(&caller(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() }).await?;
+        }
+        Ok(differs)
+    }
+
+    /// Has a file have the attributes that it had; answers whether any differed.
+    async fn set_attributes(&mut self, is: FileId, was: &Attributes) -> Step<bool> {
+        let mut differs = false;
+        let (wanted, found) =
+            (self.was.list_extended(&caller(), was.id).await?, self.is.list_extended(&caller(), is).await?);
+        for name in found.iter().filter(|name| !wanted.contains(name)) {
+            self.is.remove_extended(&caller(), is, name).await?;
+            differs = true;
+        }
+        for name in &wanted {
+            let value = self.was.extended(&caller(), was.id, name).await?.unwrap_or_default();
+            if self.is.extended(&caller(), is, name).await?.as_ref() != Some(&value) {
+                self.is.set_extended(&caller(), is, name, &value, SetMode::Any).await?;
+                differs = true;
+            }
+        }
+        let found = self.is.stat(is).await?;
+        let owned = |facts: &Attributes| (facts.mode, facts.uid, facts.gid);
+        let times = |facts: &Attributes| (facts.modified, facts.created);
+        if (owned(&found), times(&found)) == (owned(was), times(was)) {
+            return Ok(differs);
+        }
+        let set = SetAttributes {
+            mode: (was.kind != FileKind::Symlink).then_some(was.mode),
+            uid: Some(was.uid),
+            gid: Some(was.gid),
+            size_bytes: None,
+            accessed: Some(SetTime::At(was.accessed)),
+            modified: Some(SetTime::At(was.modified)),
+            created: Some(SetTime::At(was.created)),
+        };
+        self.is.set(&caller(), is, &set).await?;
+        Ok(true)
+    }
+}
+
+/// The next data or hole, if there is any.
+async fn next(volume: &Volume, handle: &Handle, at: u64, what: Seek) -> Step<Option<u64>> {
+    match volume.seek(handle, at, what).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind == ErrorKind::NoData => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

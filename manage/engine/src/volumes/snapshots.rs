@@ -1,0 +1,295 @@
+//! Snapshots of volumes: made, listed, held against each other, destroyed.
+//!
+//! Invariant: a snapshot is destroyed only by who confirms it, or by the rule that made it.
+
+mod schedule;
+
+use std::sync::{Arc, Weak};
+
+use holdfast_api::{
+    ApiError, Code, CreateSnapshot, JobKind, SetPace, SnapshotChange, SnapshotCreated, SnapshotDestroyed,
+    SnapshotDifference, SnapshotDifferences, SnapshotFileKind, VolumeSnapshot,
+};
+use holdfast_model::counted;
+use holdfast_volume::service::{FileKind, Time};
+use holdfast_volume::{Difference, DifferencesFrom, ErrorKind, Snapshot, Version, Volume, VolumeError};
+use jiff::Timestamp;
+
+use super::from_volume;
+use super::known::KnownVolume;
+use crate::engine::{Engine, OpenPool};
+use crate::error::{ApiResult, not_confirmed, not_found};
+use crate::jobs::{JobSpec, Target};
+pub(crate) use schedule::{Rule, keep_schedules};
+pub(super) use schedule::{ScheduleWatch, conditions};
+
+/// Differences that one answer has, at most.
+const MOST_DIFFERENCES: usize = 1000;
+
+/// A moment as answers carry it.
+pub(crate) fn shown_time(time: Time) -> String {
+    Timestamp::new(time.seconds, time.nanos as i32).map_or_else(|_| "?".into(), |at| format!("{at:.3}"))
+}
+
+/// The present as a part of names.
+pub(crate) fn stamp(at: Timestamp) -> String {
+    at.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn shown(snapshot: Snapshot) -> VolumeSnapshot {
+    let every_seconds = schedule::rule_of(&snapshot.name);
+    let Snapshot { name, created, files, kept_bytes, .. } = snapshot;
+    VolumeSnapshot { name, created: shown_time(created), files, kept_bytes, every_seconds }
+}
+
+/// An error of a volume about a snapshot of it, `POOL/VOLUME@NAME`.
+pub(crate) fn from_snapshot(path: &str, name: &str, error: &VolumeError) -> ApiError {
+    let object = format!("snapshot {path}@{name}");
+    let (code, next) = match error.kind {
+        ErrorKind::NotFound | ErrorKind::Stale => {
+            (Code::NotFound, format!("'holdfast snapshot list {path}' lists them"))
+        }
+        ErrorKind::Exists => (Code::Exists, "choose another name".into()),
+        ErrorKind::Invalid | ErrorKind::NameTooLong => (Code::Invalid, "choose another name".into()),
+        ErrorKind::Busy => (Code::Conflict, "try again when that is over".into()),
+        ErrorKind::NoSpace => {
+            (Code::NoSpace, "destroy snapshots that are not needed, remove files, or let the volume grow".into())
+        }
+        _ => return from_volume(object, error),
+    };
+    let told = ApiError::new(code, object, error.to_string(), next);
+    if code == Code::Invalid { told.at("name") } else { told }
+}
+
+fn kind_of(kind: FileKind) -> SnapshotFileKind {
+    match kind {
+        FileKind::Regular => SnapshotFileKind::File,
+        FileKind::Directory => SnapshotFileKind::Directory,
+        FileKind::Symlink => SnapshotFileKind::Symlink,
+        FileKind::Fifo | FileKind::Socket | FileKind::CharDevice(_) | FileKind::BlockDevice(_) => {
+            SnapshotFileKind::Special
+        }
+    }
+}
+
+fn shown_difference(one: &Difference) -> Option<SnapshotDifference> {
+    let version = one.after.as_ref().or(one.before.as_ref())?;
+    let path = |version: &Option<Version>| {
+        let path = version.as_ref()?.path.as_ref()?;
+        Some(String::from_utf8_lossy(path).into_owned())
+    };
+    let size = |version: &Option<Version>| version.as_ref().map(|version| version.attributes.size_bytes);
+    Some(SnapshotDifference {
+        change: match (&one.before, &one.after) {
+            (None, _) => SnapshotChange::Created,
+            (_, None) => SnapshotChange::Removed,
+            _ => SnapshotChange::Changed,
+        },
+        kind: kind_of(version.attributes.kind),
+        path_before: path(&one.before),
+        path: path(&one.after),
+        size_bytes_before: size(&one.before),
+        size_bytes: size(&one.after),
+        modified: shown_time(version.attributes.modified),
+        data: one.data,
+        names: one.names,
+        attributes: one.attributes,
+    })
+}
+
+/// Whether a file is or was at a path, or below it.
+fn is_within(one: &SnapshotDifference, below: &str) -> bool {
+    let is_in = |path: &Option<String>| {
+        let rest = path.as_ref().and_then(|path| path.strip_prefix(below));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    is_in(&one.path) || is_in(&one.path_before)
+}
+
+/// A place that an answer named.
+fn place_of(token: &str) -> Option<DifferencesFrom> {
+    let (tree, file) = token.split_once('.')?;
+    Some(DifferencesFrom { tree: tree.parse().ok()?, file: file.parse().ok()? })
+}
+
+/// What of it is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct DifferencesAsked {
+    /// The other snapshot; nothing for the files as they are.
+    pub to: Option<String>,
+    /// Only what is or was at this path, or below it.
+    pub path: Option<String>,
+    /// Where an earlier answer ended.
+    pub next: Option<String>,
+    /// Differences, at most.
+    pub most: Option<usize>,
+}
+
+async fn differences(
+    volume: Arc<Volume>,
+    from: String,
+    asked: DifferencesAsked,
+    at: DifferencesFrom,
+    wanted: Weak<()>,
+) -> Result<(Vec<SnapshotDifference>, Option<DifferencesFrom>), VolumeError> {
+    let below = asked.path.as_deref().unwrap_or_default().trim_end_matches('/');
+    let most = asked.most.unwrap_or(MOST_DIFFERENCES).clamp(1, MOST_DIFFERENCES);
+    let (mut found, mut next) = (Vec::new(), Some(at));
+    while let Some(at) = next.filter(|_| found.len() < most) {
+        if wanted.strong_count() == 0 {
+            return Err(VolumeError::new(ErrorKind::Busy, "nobody waits for the answer any more"));
+        }
+        let (some, then) = volume.differences(&from, asked.to.as_deref(), at, most - found.len()).await?;
+        found.extend(some.iter().filter_map(shown_difference).filter(|one| is_within(one, below)));
+        next = then;
+    }
+    Ok((found, next))
+}
+
+impl Engine {
+    /// The snapshots of a volume, the oldest first.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it is not open.
+    pub fn snapshots(&self, path: &str) -> ApiResult<Vec<VolumeSnapshot>> {
+        let (open, name, object) = self.volume_at(path)?;
+        let (_, volume) = open.open_volume_named(&name, &object)?;
+        Ok(volume.snapshots().into_iter().map(shown).collect())
+    }
+
+    /// A snapshot of a volume.
+    ///
+    /// # Errors
+    /// If there is no such volume or snapshot, or the volume is not open.
+    pub fn snapshot(&self, path: &str, name: &str) -> ApiResult<VolumeSnapshot> {
+        let (open, volume, object) = self.volume_at(path)?;
+        let (_, volume) = open.open_volume_named(&volume, &object)?;
+        volume.snapshot(name).map(shown).map_err(|error| from_snapshot(path, name, &error))
+    }
+
+    /// Makes a snapshot of a volume.
+    ///
+    /// # Errors
+    /// If there is no such volume, the name is taken, none, or one of the schedule's, or there is no room.
+    pub async fn create_snapshot(
+        self: &Arc<Self>,
+        path: String,
+        request: CreateSnapshot,
+    ) -> ApiResult<SnapshotCreated> {
+        self.change(move |engine| async move {
+            let CreateSnapshot { name } = request;
+            if name.starts_with(schedule::PREFIX) {
+                let message = format!("names that begin with {} are those of the schedule", schedule::PREFIX);
+                return Err(
+                    ApiError::invalid(format!("snapshot {path}@{name}"), message, "choose another name").at("name")
+                );
+            }
+            let snapshot = engine.make_snapshot(&path, &name).await?;
+            Ok(SnapshotCreated { changed: true, snapshot })
+        })
+        .await
+    }
+
+    /// Makes a snapshot of any name. No other change may be under way.
+    pub(crate) async fn make_snapshot(&self, path: &str, name: &str) -> ApiResult<VolumeSnapshot> {
+        let (open, volume_name, object) = self.volume_at(path)?;
+        let (known, volume) = open.open_volume_named(&volume_name, &object)?;
+        let asked = name.to_owned();
+        let made = self.on_reactor(move || async move { volume.create_snapshot(&asked).await }).await?;
+        let made = made.map_err(|error| from_snapshot(path, name, &error))?;
+        self.note(&open.volume_object(&known), &format!("snapshot {name} made"));
+        Ok(shown(made))
+    }
+
+    /// Destroys a snapshot of a volume; a job gives back what only it kept.
+    ///
+    /// # Errors
+    /// If it is not confirmed, there is no such volume, or files of the snapshot are open.
+    pub async fn destroy_snapshot(
+        self: &Arc<Self>,
+        path: String,
+        name: String,
+        confirmed: bool,
+    ) -> ApiResult<SnapshotDestroyed> {
+        self.change(move |engine| async move {
+            let object = format!("snapshot {path}@{name}");
+            let known = match engine.snapshot(&path, &name) {
+                Err(error) if error.code == Code::NotFound && error.object == object => {
+                    let message = format!("there is no {object}");
+                    return Ok(SnapshotDestroyed { changed: false, message, job: None });
+                }
+                known => known?,
+            };
+            if !confirmed {
+                let files = counted(known.files, "file", "files");
+                let message = format!("the state of {files} at {} would be lost", known.created);
+                return Err(not_confirmed(object, message, "repeat with --yes"));
+            }
+            let job = engine.end_snapshot(&path, &name).await?;
+            Ok(SnapshotDestroyed { changed: true, message: format!("{object} is destroyed"), job })
+        })
+        .await
+    }
+
+    /// Destroys a snapshot; answers with the job that gives back what it kept. No other change may be under way.
+    pub(crate) async fn end_snapshot(&self, path: &str, name: &str) -> ApiResult<Option<u64>> {
+        let (open, volume_name, object) = self.volume_at(path)?;
+        let (known, volume) = open.open_volume_named(&volume_name, &object)?;
+        let (ending, asked) = (volume.clone(), name.to_owned());
+        let ended = self.on_reactor(move || async move { ending.destroy_snapshot(&asked).await }).await?;
+        ended.map_err(|error| from_snapshot(path, name, &error))?;
+        self.note(&open.volume_object(&known), &format!("snapshot {name} destroyed"));
+        self.reclaim_left(&open, &known, &volume)
+    }
+
+    /// Has a job give back what destroyed snapshots kept, if that is to be done.
+    pub(super) fn reclaim_left(&self, open: &OpenPool, known: &KnownVolume, volume: &Volume) -> ApiResult<Option<u64>> {
+        if !volume.is_to_be_reclaimed() {
+            return Ok(None);
+        }
+        let spec = JobSpec::new(JobKind::Reclaim, Target::volume(open, known.id, &known.name));
+        Ok(Some(self.add_job(spec, SetPace::default())?.job.id))
+    }
+
+    /// What differs between a snapshot of a volume and another one, or the files as they are. It goes on only while
+    /// somebody waits for it.
+    ///
+    /// # Errors
+    /// If there is no such volume or snapshot, or it cannot be read.
+    pub async fn snapshot_differences(
+        &self,
+        path: &str,
+        from: &str,
+        asked: DifferencesAsked,
+    ) -> ApiResult<SnapshotDifferences> {
+        let (open, name, object) = self.volume_at(path)?;
+        let (_, volume) = open.open_volume_named(&name, &object)?;
+        for known in [Some(from), asked.to.as_deref()].into_iter().flatten() {
+            volume.snapshot(known).map_err(|error| from_snapshot(path, known, &error))?;
+        }
+        let at = match &asked.next {
+            None => DifferencesFrom::default(),
+            Some(token) => place_of(token).ok_or_else(|| {
+                ApiError::invalid(&object, format!("{token:?} is no place to go on from"), "begin without it")
+                    .at("next")
+            })?,
+        };
+        if asked.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            let next = "write the path from the volume's root on, as /projects";
+            return Err(ApiError::invalid(&object, "the path does not begin at the volume's root", next).at("path"));
+        }
+        let (to, waits) = (asked.to.clone(), Arc::new(()));
+        let (wanted, begun) = (Arc::downgrade(&waits), from.to_owned());
+        let found = self.on_reactor(move || differences(volume, begun, asked, at, wanted)).await?;
+        drop(waits);
+        let (differences, next) = found.map_err(|error| from_snapshot(path, from, &error))?;
+        let next = next.map(|at| format!("{}.{}", at.tree, at.file));
+        Ok(SnapshotDifferences { from: from.into(), to, differences, next })
+    }
+}
+
+/// There is no such file in a snapshot.
+pub(crate) fn no_file(path: &str, name: &str, below: &str) -> ApiError {
+    let object = format!("path {below} of snapshot {path}@{name}");
+    not_found(object, "write the path from the volume's root on, as the snapshot has it").at("path")
+}

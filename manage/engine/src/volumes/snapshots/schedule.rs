@@ -1,0 +1,363 @@
+//! Snapshots by the clock: rules, what is due, and which ones go.
+//!
+//! ```text
+//!   rule 1 h, keep 24     auto-1h-20261126T060000Z … auto-1h-20261127T050000Z │ due at the next full hour
+//!   rule 1 d, keep 30     auto-1d-…
+//! ```
+//!
+//! A rule knows its snapshots by their names, so nothing of it is written down but the rule itself.
+//!
+//! Invariants: only snapshots that a rule made are destroyed by it, the oldest first, and never so many that fewer than it
+//! keeps are left. A rule that cannot be kept is told of in the health of its volume until it can.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use holdfast_api::{
+    ApiError, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged,
+};
+use holdfast_volume::{Snapshot, Volume};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::{shown_time, stamp};
+use crate::engine::{Engine, OpenPool};
+use crate::error::ApiResult;
+
+/// What names of snapshots that rules make begin with.
+pub(super) const PREFIX: &str = "auto-";
+/// How often it is looked for what is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Rules of one volume, at most.
+const MOST_RULES: usize = 8;
+/// Snapshots that the rules of one volume keep, at most: some are left for those that are made by hand.
+const MOST_KEPT: u32 = 1000;
+/// The longest time from one to the next: ten years.
+const MOST_SECONDS: u64 = 3653 * 24 * 3600;
+
+/// How often a snapshot is made, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) every_seconds: u64,
+    pub(crate) keep: u32,
+}
+
+/// What hinders the rules of a volume.
+#[derive(Debug, Default)]
+pub(in crate::volumes) struct ScheduleWatch {
+    /// By the interval, why no snapshot could be made.
+    unmade: BTreeMap<u64, ApiError>,
+    /// By the interval, why one could not be destroyed.
+    left: BTreeMap<u64, ApiError>,
+}
+
+/// A time in the largest unit that it is whole in: `1h`, `90m`, `7d`.
+fn in_short(seconds: u64) -> String {
+    let units = [(24 * 3600, "d"), (3600, "h"), (60, "m")];
+    let (each, unit) = units.into_iter().find(|(each, _)| seconds.is_multiple_of(*each)).unwrap_or((1, "s"));
+    format!("{}{unit}", seconds / each)
+}
+
+fn prefix(every_seconds: u64) -> String {
+    format!("{PREFIX}{}-", in_short(every_seconds))
+}
+
+/// The interval of the rule that made a snapshot of this name, if one did.
+pub(super) fn rule_of(name: &str) -> Option<u64> {
+    let (time, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let (number, unit) = time.split_at(time.len().checked_sub(1)?);
+    let each = match unit {
+        "d" => 24 * 3600,
+        "h" => 3600,
+        "m" => 60,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(each)
+}
+
+/// The snapshots of a rule, the oldest first.
+fn of_rule(rule: Rule, snapshots: &[Snapshot]) -> Vec<&Snapshot> {
+    snapshots.iter().filter(|one| rule_of(&one.name) == Some(rule.every_seconds)).collect()
+}
+
+/// Whether a rule is to make one now: its last one is of another interval, also where the clock was set back.
+fn is_due(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> bool {
+    let of = |seconds: i64| seconds.div_euclid(rule.every_seconds as i64);
+    let last = of_rule(rule, snapshots).last().map(|last| of(last.created.seconds));
+    last != Some(of(now.as_second()))
+}
+
+fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRule {
+    let own = of_rule(rule, snapshots);
+    let next = match is_due(rule, snapshots, now) {
+        true => now,
+        false => {
+            let every = rule.every_seconds as i64;
+            Timestamp::from_second((now.as_second().div_euclid(every) + 1) * every).unwrap_or(now)
+        }
+    };
+    SnapshotRule {
+        every_seconds: rule.every_seconds,
+        keep: rule.keep,
+        snapshots: own.len() as u32,
+        last_at: own.last().map(|last| shown_time(last.created)),
+        next_at: format!("{next:.3}"),
+    }
+}
+
+fn shown(rules: &[Rule], volume: &Volume) -> SnapshotSchedule {
+    let (snapshots, now) = (volume.snapshots(), Timestamp::now());
+    SnapshotSchedule { rules: rules.iter().map(|rule| shown_rule(*rule, &snapshots, now)).collect() }
+}
+
+/// What hinders the rules of a volume, `POOL/VOLUME`.
+pub(in crate::volumes) fn conditions(name: &str, watch: &ScheduleWatch) -> Vec<Condition> {
+    let unmade = watch.unmade.iter().map(|(every, error)| {
+        let cause = format!("has no snapshot of the last {}: {}", in_short(*every), error.message);
+        Condition::new(cause, error.next_action.clone())
+    });
+    let left = watch.left.iter().map(|(every, error)| {
+        let cause = format!("keeps more snapshots of each {} than it is to: {}", in_short(*every), error.message);
+        let next = format!("'holdfast snapshot list {name}' lists them; {}", error.next_action);
+        Condition::new(cause, next)
+    });
+    unmade.chain(left).collect()
+}
+
+/// Refuses rules that cannot be meant.
+fn check(object: &str, rules: &[Rule], set: SetSnapshotRule) -> ApiResult<()> {
+    let refuse = |message: String, next: &str, field| Err(ApiError::invalid(object, message, next).at(field));
+    let SetSnapshotRule { every_seconds, keep } = set;
+    if every_seconds == 0 || !every_seconds.is_multiple_of(60) || every_seconds > MOST_SECONDS {
+        let message = format!("snapshots are made every so many whole minutes, not every {every_seconds} s");
+        return refuse(message, "write for example 15m, 1h or 1d", "every_seconds");
+    }
+    if keep == 0 {
+        return refuse("a rule keeps at least one snapshot".into(), "remove the rule to keep none", "keep");
+    }
+    let others = rules.iter().filter(|rule| rule.every_seconds != every_seconds);
+    let (count, kept) = others.fold((0, 0), |(count, kept), rule| (count + 1, kept + u64::from(rule.keep)));
+    if count >= MOST_RULES {
+        return refuse(format!("a volume has {MOST_RULES} rules at most"), "remove one first", "every_seconds");
+    }
+    if kept + u64::from(keep) > u64::from(MOST_KEPT) {
+        let message = format!("the rules of a volume keep {MOST_KEPT} snapshots at most, and others keep {kept}");
+        return refuse(message, "keep fewer", "keep");
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// The rules by which snapshots of a volume are made.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it is not open.
+    pub fn snapshot_schedule(&self, path: &str) -> ApiResult<SnapshotSchedule> {
+        let (open, name, object) = self.volume_at(path)?;
+        let (known, volume) = open.open_volume_named(&name, &object)?;
+        Ok(shown(&known.snapshot_rules, &volume))
+    }
+
+    /// Adds a rule, or changes the one of the same interval.
+    ///
+    /// # Errors
+    /// If there is no such volume, it is not open, the rule cannot be meant, or its pool takes no changes.
+    pub async fn set_snapshot_rule(
+        self: &Arc<Self>,
+        path: String,
+        set: SetSnapshotRule,
+    ) -> ApiResult<SnapshotScheduleChanged> {
+        self.change(move |engine| async move {
+            let (_, known) = engine.open_volume_at(&path)?;
+            check(&format!("volume {path}"), &known.snapshot_rules, set)?;
+            let SetSnapshotRule { every_seconds, keep } = set;
+            let words = format!("snapshots are made every {}, and {keep} of them kept", in_short(every_seconds));
+            let change = |rules: &mut Vec<Rule>| {
+                rules.retain(|rule| rule.every_seconds != every_seconds);
+                rules.push(Rule { every_seconds, keep });
+                rules.sort_by_key(|rule| rule.every_seconds);
+            };
+            engine.change_rules(&path, &words, change).await
+        })
+        .await
+    }
+
+    /// Removes the rule of an interval, or all of them. The snapshots that it made stay.
+    ///
+    /// # Errors
+    /// If there is no such volume, it is not open, or its pool takes no changes.
+    pub async fn remove_snapshot_rule(
+        self: &Arc<Self>,
+        path: String,
+        every_seconds: Option<u64>,
+    ) -> ApiResult<SnapshotScheduleChanged> {
+        self.change(move |engine| async move {
+            let which = every_seconds.map_or_else(String::new, |every| format!(" every {}", in_short(every)));
+            let change = |rules: &mut Vec<Rule>| {
+                rules.retain(|rule| every_seconds.is_some_and(|every| rule.every_seconds != every))
+            };
+            engine.change_rules(&path, &format!("no snapshots are made{which} any more"), change).await
+        })
+        .await
+    }
+
+    async fn change_rules(
+        &self,
+        path: &str,
+        words: &str,
+        change: impl FnOnce(&mut Vec<Rule>),
+    ) -> ApiResult<SnapshotScheduleChanged> {
+        let (open, name, object) = self.volume_at(path)?;
+        let (mut known, volume) = open.open_volume_named(&name, &object)?;
+        let before = known.snapshot_rules.clone();
+        change(&mut known.snapshot_rules);
+        let changed = known.snapshot_rules != before;
+        if changed {
+            self.keep_volume(&open, &known).await?;
+            if let Some(live) = open.volumes().get_mut(&name) {
+                live.known.snapshot_rules.clone_from(&known.snapshot_rules);
+                // What hindered rules that are gone hinders nothing.
+                live.schedule = ScheduleWatch::default();
+            }
+            self.note(&open.volume_object(&known), words);
+        }
+        Ok(SnapshotScheduleChanged { changed, schedule: shown(&known.snapshot_rules, &volume) })
+    }
+
+    /// Makes the snapshots of a pool's volumes that are due, and destroys those that rules keep no more.
+    async fn keep_rules(self: &Arc<Self>, open: &Arc<OpenPool>) {
+        let ruled: Vec<(String, Vec<Rule>, Arc<Volume>)> = {
+            let volumes = open.volumes();
+            let ruled = volumes.iter().filter(|(_, live)| !live.known.snapshot_rules.is_empty() && !live.is_away);
+            let ruled = ruled.filter_map(|(name, live)| {
+                Some((name.clone(), live.known.snapshot_rules.clone(), live.open.as_ref()?.volume.clone()))
+            });
+            ruled.collect()
+        };
+        for (name, rules, volume) in ruled {
+            let path = format!("{}/{name}", open.name());
+            for rule in rules {
+                let now = Timestamp::now();
+                if is_due(rule, &volume.snapshots(), now) {
+                    let made = self.make_by_rule(&path, rule, now).await;
+                    self.note_rule(open, &name, made.err(), |watch| &mut watch.unmade, rule);
+                }
+                let snapshots = volume.snapshots();
+                let own = of_rule(rule, &snapshots);
+                let beyond = own.len().saturating_sub(rule.keep as usize);
+                let mut failed = None;
+                for one in &own[..beyond] {
+                    let (path, name) = (path.clone(), one.name.clone());
+                    let ended = self.change(move |engine| async move { engine.end_snapshot(&path, &name).await });
+                    failed = ended.await.err().or(failed);
+                }
+                self.note_rule(open, &name, failed, |watch| &mut watch.left, rule);
+            }
+        }
+    }
+
+    async fn make_by_rule(self: &Arc<Self>, path: &str, rule: Rule, now: Timestamp) -> ApiResult<()> {
+        let (path, name) = (path.to_owned(), format!("{}{}", prefix(rule.every_seconds), stamp(now)));
+        self.change(move |engine| async move { engine.make_snapshot(&path, &name).await.map(drop) }).await
+    }
+
+    /// Notes what hinders a rule, and tells of it once.
+    fn note_rule(
+        &self,
+        open: &OpenPool,
+        name: &str,
+        failed: Option<ApiError>,
+        which: impl Fn(&mut ScheduleWatch) -> &mut BTreeMap<u64, ApiError>,
+        rule: Rule,
+    ) {
+        let (known, is_new) = {
+            let mut volumes = open.volumes();
+            let Some(live) = volumes.get_mut(name) else { return };
+            let notes = which(&mut live.schedule);
+            let before = match &failed {
+                Some(error) => notes.insert(rule.every_seconds, error.clone()),
+                None => notes.remove(&rule.every_seconds),
+            };
+            (
+                live.known.clone(),
+                before.map(|error| error.message) != failed.as_ref().map(|error| error.message.clone()),
+            )
+        };
+        if let Some(error) = failed.filter(|_| is_new) {
+            let cause = format!(
+                "its snapshots of each {} are not kept as they are to be: {}",
+                in_short(rule.every_seconds),
+                error.message
+            );
+            self.events.emit(Severity::Warning, &open.volume_object(&known), &cause, &error.next_action);
+        }
+    }
+}
+
+/// Keeps the rules of all volumes, until `stop` says so or the engine is gone.
+pub(crate) async fn keep_schedules(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        let pools: Vec<Arc<OpenPool>> = engine.live().pools.values().cloned().collect();
+        for open in pools {
+            engine.keep_rules(&open).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(name: &str, seconds: i64) -> Snapshot {
+        let created = holdfast_volume::service::Time { seconds, nanos: 0 };
+        Snapshot { name: name.into(), number: 1, generation: 1, created, files: 1, kept_bytes: 0 }
+    }
+
+    #[test]
+    fn a_rule_knows_its_snapshots_by_their_names() {
+        for (seconds, short) in [(60, "1m"), (5400, "90m"), (3600, "1h"), (86_400, "1d"), (604_800, "7d")] {
+            assert_eq!(in_short(seconds), short);
+            assert_eq!(rule_of(&format!("{}{}", prefix(seconds), "20261126T060000Z")), Some(seconds));
+        }
+        for other in ["auto-", "auto-1h", "auto-h-1", "auto-1y-2", "hourly", "auto--", "auto-99999999999999999999d-1"] {
+            assert_eq!(rule_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn one_is_due_in_each_interval_and_after_the_clock_was_set() {
+        let rule = Rule { every_seconds: 3600, keep: 2 };
+        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        assert!(is_due(rule, &[], at(7200)));
+        let made = [snapshot("auto-1h-a", 7205), snapshot("auto-1d-b", 9000), snapshot("by hand", 10_900)];
+        assert!(!is_due(rule, &made, at(10_799)));
+        assert!(is_due(rule, &made, at(10_800)), "the next hour");
+        assert!(is_due(rule, &made, at(3600)), "set back");
+        assert!(!is_due(Rule { every_seconds: 86_400, keep: 2 }, &made, at(10_800)));
+        let told = shown_rule(rule, &made, at(7300));
+        assert_eq!((told.snapshots, &told.next_at[..]), (1, "1970-01-01T03:00:00.000Z"));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_meant_are_refused() {
+        let rules = [Rule { every_seconds: 3600, keep: 990 }];
+        let refused = |every_seconds, keep| {
+            let checked = check("volume tank/files", &rules, SetSnapshotRule { every_seconds, keep });
+            checked.err().and_then(|error| error.field)
+        };
+        assert_eq!(refused(60, 10), None);
+        assert_eq!(refused(3600, 1000), None, "in place of the other");
+        assert_eq!(refused(60, 11).as_deref(), Some("keep"));
+        assert_eq!(refused(60, 0).as_deref(), Some("keep"));
+        for every in [0, 59, 90, MOST_SECONDS + 60] {
+            assert_eq!(refused(every, 1).as_deref(), Some("every_seconds"));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// Snapshots of volumes in words, where they stand on a line of time, and what is entered of schedules.
+import type { Problems } from './form.ts';
+import type { SetSnapshotRule, SnapshotDifference, VolumeSnapshot } from './api/types';
+import { exactTime, parseTime } from './times.ts';
+
+const CHANGES: Record<SnapshotDifference['change'], string> = {
+  created: 'Is removed',
+  removed: 'Comes back',
+  changed: 'Is put back',
+};
+
+/** What a restore does to a file that differs since the snapshot. */
+export function restoreWord(one: SnapshotDifference): string {
+  return CHANGES[one.change];
+}
+
+/** Where a file is, and where it was if that is another place. */
+export function placeWords(one: SnapshotDifference): string {
+  const now = one.path ?? null;
+  const before = one.path_before ?? null;
+  if (now !== null && before !== null && now !== before) return `${now} (was ${before})`;
+  return now ?? before ?? '?';
+}
+
+/** What of a file differs. */
+export function partWords(one: SnapshotDifference): string {
+  if (one.change !== 'changed') return '';
+  return [one.data && 'data', one.names && 'name', one.attributes && 'attributes'].filter(Boolean).join(', ');
+}
+
+/** Who made a snapshot. */
+export function madeBy(snapshot: VolumeSnapshot): string {
+  return typeof snapshot.every_seconds === 'number' ? `Schedule, each ${exactTime(snapshot.every_seconds)}` : 'Hand';
+}
+
+/** Where snapshots stand between the oldest and now, from 0 to 1. */
+export function places(snapshots: readonly VolumeSnapshot[], now: number): { name: string; at: number }[] {
+  const times = snapshots.map((one) => Date.parse(one.created));
+  const first = Math.min(now, ...times);
+  const span = Math.max(1, now - first);
+  return snapshots.map((one, index) => ({ name: one.name, at: Math.min(1, ((times[index] ?? now) - first) / span) }));
+}
+
+export interface RuleForm {
+  every: string;
+  keep: string;
+}
+
+/** What the fields of a rule ask for. */
+export function ruleRequest(form: RuleForm): SetSnapshotRule {
+  return { every_seconds: parseTime(form.every) ?? 0, keep: Number(form.keep.trim()) };
+}
+
+/** What is wrong with the fields of a rule. */
+export function ruleProblems(form: RuleForm): Problems {
+  const every = parseTime(form.every);
+  const keep = form.keep.trim();
+  return {
+    every: every === null || every === 0 || every % 60 !== 0 ? 'Enter whole minutes, for example 15m, 1h or 1d.' : undefined,
+    keep: /^[1-9][0-9]{0,3}$/.test(keep) && Number(keep) <= 1000 ? undefined : 'Enter a number from 1 to 1000.',
+  };
+}
+
+/** What is wrong with a path of a volume. */
+export function pathProblem(path: string): string | undefined {
+  return path.trim().startsWith('/') ? undefined : 'Enter the path from the root of the volume; / is all of it.';
+}
