@@ -40,6 +40,13 @@ after(() => {
   if (directory !== '') spawnSync('umount', ['-l', directory]);
 });
 
+async function waitFor(condition: () => boolean) {
+  for (let tries = 0; !condition(); tries += 1) {
+    assert.ok(tries < 200, 'it did not come to be');
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
 const isMounted = () =>
   readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
@@ -212,6 +219,107 @@ test('its free room goes back to its space only if that is thin', { skip: withou
   await trim.getByText(/is fixed and keeps all its room/).waitFor();
   await trim.getByRole('button', { name: 'Cancel' }).click();
   await trim.waitFor({ state: 'detached' });
+});
+
+test('a snapshot of it is made, compared, restored from and destroyed', { skip }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByText(/There are no snapshots/).waitFor();
+  const make = async (name: string) => {
+    await page.getByRole('button', { name: 'Make a snapshot…' }).click();
+    const made = dialog('Make a snapshot of tank/files');
+    await made.getByLabel('Name', { exact: true }).fill(name);
+    await made.getByRole('button', { name: 'Make snapshot' }).click();
+    return made;
+  };
+  const refused = await make('a/b');
+  await refused.locator('[name=name][aria-invalid=true]').waitFor();
+  await refused.getByLabel('Name', { exact: true }).fill('monday');
+  await refused.getByText('holdfast snapshot create tank/files@monday', { exact: true }).waitFor();
+  await refused.getByRole('button', { name: 'Make snapshot' }).click();
+  await refused.waitFor({ state: 'detached' });
+  const line = page.getByRole('grid', { name: 'Snapshots' }).getByRole('row', { name: /monday/ });
+  await line.waitFor();
+  writeFileSync(join(directory, 'note'), 'spoiled');
+  writeFileSync(join(directory, 'more'), 'new');
+
+  const choose = async (what: string) => {
+    await line.getByRole('button', { name: 'Actions of snapshot monday' }).click();
+    await page.getByRole('menuitem', { name: what }).click();
+  };
+  await choose('Differences…');
+  const since = dialog('Since snapshot monday');
+  await since
+    .getByRole('row', { name: /\/more/ })
+    .getByText('Created')
+    .waitFor();
+  await since
+    .getByRole('row', { name: /\/note/ })
+    .getByText('Changed')
+    .waitFor();
+  await since.getByText('2 differences').waitFor();
+  await since.getByRole('button', { name: 'Close' }).last().click();
+  await since.waitFor({ state: 'detached' });
+
+  await choose('Restore…');
+  const restore = dialog('Restore from snapshot monday');
+  const plan = restore.getByRole('region', { name: 'What is restored' });
+  await plan
+    .getByRole('row', { name: /\/more/ })
+    .getByText('Is removed')
+    .waitFor();
+  await restore.getByLabel('File or directory').fill('note');
+  await restore.getByRole('button', { name: 'Restore', exact: true }).click();
+  await restore.locator('[name=path][aria-invalid=true]').waitFor();
+  await restore.getByLabel('File or directory').fill('/note');
+  await plan.getByText('1 difference', { exact: true }).waitFor();
+  await restore.getByText('holdfast snapshot restore tank/files@monday --path /note --yes', { exact: true }).waitFor();
+  await restore.getByRole('button', { name: 'Restore', exact: true }).click();
+  await restore.waitFor({ state: 'detached' });
+  await page
+    .getByRole('grid', { name: 'Snapshots' })
+    .getByRole('row', { name: /before-restore-/ })
+    .waitFor();
+  await waitFor(() => readFileSync(join(directory, 'note'), 'utf8') === 'kept');
+  assert.equal(readFileSync(join(directory, 'more'), 'utf8'), 'new');
+
+  await choose('Destroy…');
+  const destroy = dialog('Destroy snapshot monday');
+  await destroy.getByLabel(/^Type monday/).fill('monday');
+  await destroy.getByRole('button', { name: 'Destroy snapshot' }).click();
+  await destroy.waitFor({ state: 'detached' });
+  await line.waitFor({ state: 'detached' });
+  const left = await server.get<{ name: string }[]>('/volumes/tank/files/snapshots');
+  assert.equal(left.length, 1);
+});
+
+test('snapshots of it are made by the clock', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByText(/No snapshots are made by the clock/).waitFor();
+  await page.getByRole('button', { name: 'Add to the schedule…' }).click();
+  const add = dialog('Make snapshots of tank/files by the clock');
+  await add.getByLabel('Every').fill('90s');
+  await add.getByRole('button', { name: 'Set', exact: true }).click();
+  await add.locator('[name=every][aria-invalid=true]').waitFor();
+  await add.getByLabel('Every').fill('1d');
+  await add.getByLabel('Keep').fill('7');
+  await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7', { exact: true }).waitFor();
+  await add.getByRole('button', { name: 'Set', exact: true }).click();
+  await add.waitFor({ state: 'detached' });
+  const rule = page.getByRole('grid', { name: 'Schedule' }).getByRole('row', { name: /1d/ });
+  await rule.getByText('of 7').waitFor();
+  await page
+    .getByRole('grid', { name: 'Snapshots' })
+    .getByRole('row', { name: /auto-1d-/ })
+    .waitFor();
+  await rule.getByRole('button', { name: 'Actions of every 1d' }).click();
+  await page.getByRole('menuitem', { name: 'Remove…' }).click();
+  const remove = dialog('Make no snapshots every 1d');
+  await remove.getByRole('button', { name: 'Remove', exact: true }).click();
+  await remove.waitFor({ state: 'detached' });
+  await page.getByText(/No snapshots are made by the clock/).waitFor();
+  assert.deepEqual(await server.get('/volumes/tank/files/snapshot-schedule'), { rules: [] });
 });
 
 test('it is unmounted by the console', { skip }, async () => {

@@ -1290,6 +1290,95 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/snapshot-schedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the rules by which snapshots of a volume are made and destroyed. */
+        get: operations["snapshot_schedule_show"];
+        /** Adds a rule to the schedule of a volume, or changes the one of the same interval. */
+        put: operations["snapshot_schedule_set"];
+        post?: never;
+        /** Removes a rule from the schedule of a volume, or all of them. The snapshots that they made stay. */
+        delete: operations["snapshot_schedule_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the snapshots of a volume, the oldest first. */
+        get: operations["snapshot_list"];
+        put?: never;
+        /** Makes a snapshot of a volume: all its files as they are now. */
+        post: operations["snapshot_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/snapshots/{snapshot}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a snapshot. */
+        get: operations["snapshot_show"];
+        put?: never;
+        post?: never;
+        /** Destroys a snapshot. A job gives back what only it kept. */
+        delete: operations["snapshot_destroy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/snapshots/{snapshot}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows which files differ between a snapshot and another one, or now. The cost follows what changed. */
+        get: operations["snapshot_diff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/snapshots/{snapshot}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Has files of a volume be as a snapshot has them, while the volume is in use. Answers with the job that does it. */
+        post: operations["snapshot_restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/spotfix": {
         parameters: {
             query?: never;
@@ -1817,6 +1906,11 @@ export interface components {
             /** @description Takes disks that carry something else; what they carry is lost. */
             force?: boolean;
             /** @description Its name: 1 to 63 letters, digits, `.`, `_` and `-`. */
+            name: string;
+        };
+        /** @description Makes a snapshot. */
+        CreateSnapshot: {
+            /** @description Its name: up to 200 bytes without /, @ and control characters. Those that begin with `auto-` are the schedule's. */
             name: string;
         };
         /** @description Makes a space. */
@@ -2451,7 +2545,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -3126,6 +3220,21 @@ export interface components {
             new?: string | null;
             priority?: components["schemas"]["JobPriority"] | null;
         };
+        /** @description Has files of a volume be as a snapshot has them. */
+        RestoreSnapshot: {
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            /** @description Make a snapshot of what is there now first. */
+            keep?: boolean;
+            /** @description The file or directory, from the volume's root on; / for all of it. */
+            path: string;
+            priority?: components["schemas"]["JobPriority"] | null;
+            /** @description Put it there instead, where nothing may be yet; what is at `path` stays as it is. */
+            to?: string | null;
+        };
         /** @description Lets a disk of a pool get no new slabs. */
         RetireDisk: {
             /**
@@ -3470,6 +3579,19 @@ export interface components {
              */
             scrub_every_seconds?: number | null;
         };
+        /** @description Adds a rule to a schedule, or changes the one of the same interval. */
+        SetSnapshotRule: {
+            /**
+             * Format: int64
+             * @description Seconds from one snapshot to the next: whole minutes.
+             */
+            every_seconds: number;
+            /**
+             * Format: int32
+             * @description The newest ones of this rule that are kept; those beyond are destroyed.
+             */
+            keep: number;
+        };
         /** @description Changes what can be changed of a space in use; what is left out stays as it is. */
         SetSpace: {
             /**
@@ -3601,6 +3723,109 @@ export interface components {
             path: string;
             /** @description Whether its content is not up to date. */
             stale: boolean;
+        };
+        /**
+         * @description What became of a file between two states.
+         * @enum {string}
+         */
+        SnapshotChange: "created" | "removed" | "changed";
+        /** @description The answer to a snapshot that was made. */
+        SnapshotCreated: {
+            /** @description True: a name that is taken is refused. */
+            changed: boolean;
+            /** @description The snapshot. */
+            snapshot: components["schemas"]["VolumeSnapshot"];
+        };
+        /** @description The answer to a snapshot that was destroyed. */
+        SnapshotDestroyed: {
+            /** @description False if there was none of that name. */
+            changed: boolean;
+            /**
+             * Format: int64
+             * @description The job that gives back what only it kept.
+             */
+            job?: number | null;
+            /** @description What was done, or why there was nothing to do. */
+            message: string;
+        };
+        /** @description A file that differs between two states. */
+        SnapshotDifference: {
+            /** @description Whether its owner, permissions, times or extended attributes differ. */
+            attributes: boolean;
+            /** @description What became of it. */
+            change: components["schemas"]["SnapshotChange"];
+            /** @description Whether its bytes, or where it leads to, differ. */
+            data: boolean;
+            /** @description What it is. */
+            kind: components["schemas"]["SnapshotFileKind"];
+            /** @description When its data last changed, as it is, or was where it is no more; RFC 3339 in UTC. */
+            modified: string;
+            /** @description Whether its names differ. */
+            names: boolean;
+            /** @description Where it is. */
+            path?: string | null;
+            /** @description Where it was, from the volume's root on; nothing if it was not there, or that cannot be told. */
+            path_before?: string | null;
+            /**
+             * Format: int64
+             * @description Bytes that it has.
+             */
+            size_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that it had.
+             */
+            size_bytes_before?: number | null;
+        };
+        /** @description Files that differ between a snapshot and another one, or now. */
+        SnapshotDifferences: {
+            /** @description The files, in no order that means anything. */
+            differences: components["schemas"]["SnapshotDifference"][];
+            /** @description The snapshot. */
+            from: string;
+            /** @description What to ask for the rest with; nothing if this is all. */
+            next?: string | null;
+            /** @description The other one; nothing for the files as they are. */
+            to?: string | null;
+        };
+        /**
+         * @description What kind a file is of.
+         * @enum {string}
+         */
+        SnapshotFileKind: "file" | "directory" | "symlink" | "special";
+        /** @description How often a snapshot is made, and how many of them are kept. */
+        SnapshotRule: {
+            /**
+             * Format: int64
+             * @description Seconds from one snapshot to the next; they are made at multiples of that since 1970 in UTC.
+             */
+            every_seconds: number;
+            /**
+             * Format: int32
+             * @description The newest ones of this rule that are kept.
+             */
+            keep: number;
+            /** @description When the last one was made, RFC 3339 in UTC. */
+            last_at?: string | null;
+            /** @description When the next one is due. */
+            next_at: string;
+            /**
+             * Format: int32
+             * @description Those that there are.
+             */
+            snapshots: number;
+        };
+        /** @description The rules by which snapshots of a volume are made and destroyed. */
+        SnapshotSchedule: {
+            /** @description By how often. */
+            rules: components["schemas"]["SnapshotRule"][];
+        };
+        /** @description The answer to a change of a schedule. */
+        SnapshotScheduleChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The schedule as it is now. */
+            schedule: components["schemas"]["SnapshotSchedule"];
         };
         /** @description A space. */
         Space: {
@@ -4065,6 +4290,16 @@ export interface components {
              * @description Bytes of its space that it uses; none while it is not open.
              */
             size_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that only snapshots keep.
+             */
+            snapshot_bytes?: number | null;
+            /**
+             * Format: int32
+             * @description Snapshots that it has; none while it is not open.
+             */
+            snapshots?: number | null;
             /** @description `POOL/SPACE`, the space that it lies on. */
             space: string;
             /** @description Whether its files can be used, or why not. */
@@ -4240,6 +4475,28 @@ export interface components {
             job?: components["schemas"]["Job"] | null;
             /** @description The volume as it is now. */
             volume: components["schemas"]["Volume"];
+        };
+        /** @description A snapshot of a volume. */
+        VolumeSnapshot: {
+            /** @description When it was made, RFC 3339 in UTC. */
+            created: string;
+            /**
+             * Format: int64
+             * @description Of one that the schedule made, the seconds of the rule that it was made by.
+             */
+            every_seconds?: number | null;
+            /**
+             * Format: int64
+             * @description Files and directories that it has.
+             */
+            files: number;
+            /**
+             * Format: int64
+             * @description Bytes that files let go of between this snapshot and the next one, or until now, and that only snapshots keep.
+             */
+            kept_bytes: number;
+            /** @description Its name, which no other snapshot of the volume has. Its files are below `.snapshots/NAME` of the mounted volume. */
+            name: string;
         };
         /**
          * @description How far a volume can be used.
@@ -9794,6 +10051,521 @@ export interface operations {
                 };
             };
             /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rules. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotSchedule"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetSnapshotRule"];
+            };
+        };
+        responses: {
+            /** @description The schedule as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotScheduleChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_schedule_remove: {
+        parameters: {
+            query?: {
+                /** @description The one of this interval; all of them if it is left out. */
+                every_seconds?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotScheduleChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The snapshots. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeSnapshot"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateSnapshot"];
+            };
+        };
+        responses: {
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotCreated"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the snapshot. */
+                snapshot: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The snapshot. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeSnapshot"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_destroy: {
+        parameters: {
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the snapshot. */
+                snapshot: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Destroyed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotDestroyed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_diff: {
+        parameters: {
+            query?: {
+                /** @description Differences, at most; 1000 if left out, which is the most. */
+                most?: number;
+                /** @description What an earlier answer said to go on with. */
+                next?: string;
+                /** @description Only what is or was at this path, or below it. */
+                path?: string;
+                /** @description The other snapshot; the files as they are if it is left out. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the snapshot. */
+                snapshot: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Files that differ. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotDifferences"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    snapshot_restore: {
+        parameters: {
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the snapshot. */
+                snapshot: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RestoreSnapshot"];
+            };
+        };
+        responses: {
+            /** @description It already existed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description The job is queued. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
             default: {
                 headers: {
                     [name: string]: unknown;
