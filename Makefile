@@ -75,6 +75,7 @@ bench: console
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/files
 	@QUICK=$(QUICK) $(TARGET)/release/orphans
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/mounted
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/snapshots
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/opens
@@ -84,7 +85,7 @@ soak: console
 	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
 	HOLDFAST_SEEDS=7000 $(CARGO) test --package holdfast-volume
 	HOLDFAST_SEEDS=100000 $(CARGO) test --package holdfast-opens
-	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture snapshots::snapshots_are
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_SOAK=1 $(CARGO) test --package holdfast-tests --test suites -- --nocapture --test-threads 1
 
 fuzz: packages

@@ -32,7 +32,13 @@ impl Engine {
             let volume = engine.volume(&path)?;
             if !confirmed {
                 let lost = match volume.files {
-                    Some(files) => format!("{} would be lost", crate::protection::count(files, "file")),
+                    Some(files) => {
+                        let snapshots = match volume.snapshots.unwrap_or_default() {
+                            0 => String::new(),
+                            count => format!(" and {}", crate::protection::count(count.into(), "snapshot")),
+                        };
+                        format!("{}{snapshots} would be lost", crate::protection::count(files, "file"))
+                    }
                     None => "its files would be lost".into(),
                 };
                 return Err(not_confirmed(object, lost, "repeat with --yes"));
