@@ -161,7 +161,7 @@ fn main() {
             let made = make_files(&many, files).await;
             many.checkpoint().await.expect("it lasts");
             let moments = moments(&many, &made, rounds.max(3)).await;
-            many.close().await.expect("closed");
+            many.checkpoint().await.expect("it lasts");
             let volume = new_volume(&ours[1]).await;
             let id = volume.create(&Caller::default(), volume.root(), b"data", &NEW).await.expect("created").id;
             let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
