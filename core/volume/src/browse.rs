@@ -19,12 +19,15 @@
 use std::sync::Arc;
 
 use holdfast_device::IoSlice;
+use holdfast_identity::{
+    Access, AccessMask, Explanation, Id, IdMap, Node, SecurityDescriptor, check, computed, explain,
+};
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::open_files::Handle;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    Seek, SetAttributes, SetMode, Usage,
+    SecurityParts, Seek, SetAttributes, SetMode, Usage,
 };
 use crate::snapshots::Snapshot;
 use crate::volume::Volume;
@@ -35,6 +38,8 @@ pub const SNAPSHOTS: &[u8] = b".snapshots";
 const PAST: u64 = 1 << 62;
 /// Bits of the number of a file in them.
 const NUMBER_BITS: u32 = 46;
+/// Permission bits of the directory of snapshots.
+const TOP_MODE: u32 = 0o555;
 /// Permission bits of to write.
 const WRITE: u32 = 2;
 
@@ -157,7 +162,7 @@ impl Browsed {
         Ok(Attributes {
             id: Self::top(),
             kind: FileKind::Directory,
-            mode: 0o555,
+            mode: TOP_MODE,
             links: 2 + snapshots.len() as u32,
             size_bytes: snapshots.len() as u64,
             allocated_bytes: 0,
@@ -168,6 +173,16 @@ impl Browsed {
             change: self.volume.store.snapshots.changes(),
             ..root
         })
+    }
+
+    fn ids(&self) -> Arc<IdMap> {
+        self.volume.store.descriptors.ids()
+    }
+
+    /// The directory of snapshots is user 0's, and everybody may look at it.
+    fn top_security(&self) -> SecurityDescriptor {
+        let ids = self.ids();
+        computed(ids.sid_of(Id::User(0)), ids.sid_of(Id::Group(0)), TOP_MODE, Node::Directory)
     }
 
     fn list_top(&self, cursor: u64, most: usize) -> Vec<Snapshot> {
@@ -449,6 +464,61 @@ impl FileService for Browsed {
             Place::Now => self.volume.list_extended(caller, id).await,
             Place::Top => Ok(Vec::new()),
             Place::Past(past) => past.view.list_extended(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn create_secured(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.check_now(&[dir])?;
+        self.check_name(caller, dir, name).await?;
+        self.volume.create_secured(caller, dir, name, new, given).await
+    }
+
+    async fn security(&self, caller: &Caller, id: FileId) -> Result<SecurityDescriptor, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.security(caller, id).await,
+            Place::Top => Ok(self.top_security()),
+            Place::Past(past) => past.view.security(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn set_security(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        parts: SecurityParts,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_security(caller, id, parts, given).await
+    }
+
+    async fn granted(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<AccessMask, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.granted(caller, id, desired).await,
+            Place::Top => {
+                let token = caller.as_token(&self.ids())?;
+                let granted = check(&self.top_security(), &token, Access::to(desired));
+                granted.map_err(|refused| VolumeError::new(ErrorKind::AccessDenied, refused.to_string()))
+            }
+            Place::Past(past) => past.view.granted(caller, past.inner(id), desired).await,
+        }
+    }
+
+    async fn explain(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<Explanation, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.explain(caller, id, desired).await,
+            Place::Top => {
+                let token = caller.as_token(&self.ids())?;
+                Ok(explain(&self.top_security(), &token, Access::to(desired)))
+            }
+            Place::Past(past) => past.view.explain(caller, past.inner(id), desired).await,
         }
     }
 

@@ -61,6 +61,19 @@ impl Share {
     }
 }
 
+/// The number of the security descriptor that the value of a record names, without reading the rest of it.
+pub(crate) fn security_of(value: &[u8]) -> Option<u32> {
+    let read = |mut reader: Reader<'_>| -> Result<u32, WireError> {
+        if reader.u8()? != VERSION {
+            return Err(WireError::Value("version"));
+        }
+        // Generation, kind, device, attributes, mode, user and group.
+        reader.take(4 + 1 + 4 + 4 + 4 + 4 + 4)?;
+        reader.u32()
+    };
+    read(Reader::new(value)).ok()
+}
+
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -306,6 +319,7 @@ mod tests {
         assert_eq!(Record::decode(5, &bytes), Ok(record.clone()));
         assert_eq!(Share::of(&bytes), Some(Share { uid: 1, gid: 2, tree: 8, blocks: 6 }));
         assert_eq!(Share::of(&bytes[..53]), None);
+        assert_eq!((security_of(&bytes), security_of(&bytes[..28])), (Some(3), None));
         for len in 0..bytes.len() {
             assert!(Record::decode(5, &bytes[..len]).is_err(), "cut to {len}");
         }

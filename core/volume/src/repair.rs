@@ -9,6 +9,7 @@
 //! which nobody can say whose they are read as an error, not as zeros or as another file's.
 
 mod bulk;
+mod descriptors;
 mod known;
 mod lost;
 mod names;
@@ -68,6 +69,8 @@ fn item_of(verb: &Verb) -> Option<Item> {
         Verb::Attribute { file, name } => Item::Attribute(*file, name.clone()),
         Verb::SymbolicLink { file } => Item::Target(*file),
         Verb::Note { file } => Item::Note(*file),
+        Verb::SecurityLost { file } => Item::Security(*file),
+        Verb::SecurityTwin { number } => Item::Descriptor(u32::try_from(*number).ok()?),
         _ => return None,
     })
 }
@@ -178,6 +181,8 @@ impl Volume {
             Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
                 self.repair_beside(verb).await
             }
+            Verb::SecurityLost { file } => self.repair_security(*file, verb).await,
+            Verb::SecurityTwin { number } => self.repair_descriptor(*number, verb).await,
             Verb::QuotaWrong { .. } => self.repair_quotas().await,
             Verb::Unkept { snapshot, place, blocks } => self.repair_unkept(*snapshot, *place, *blocks).await,
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,

@@ -10,10 +10,14 @@
 //! Invariant: a request that is answered with an error changed nothing, except a change of room, which goes on from the
 //! beginning of its range as far as it comes.
 
+use std::sync::Arc;
+
+use bitflags::bitflags;
 use holdfast_device::IoSlice;
+use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +91,9 @@ pub struct Attributes {
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
+    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and numbers say whose
+    /// quotas new files count for. Without one it is a user of POSIX.
+    pub token: Option<Arc<Token>>,
     /// The user.
     pub uid: u32,
     /// The user's first group.
@@ -94,7 +101,8 @@ pub struct Caller {
     /// Further groups.
     pub groups: SmallVec<[u32; 8]>,
     /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership
-    /// rules that need the volume's own knowledge are checked all the same.
+    /// rules that need the volume's own knowledge are checked all the same, and so is the descriptor of a file that has
+    /// one of its own: who checks by the mode alone knows too little. With a token, that was checked, too.
     pub is_checked: bool,
     /// Names that differ in case only are the same to the caller.
     pub ignores_case: bool,
@@ -259,6 +267,21 @@ pub enum SetMode {
     Replace,
 }
 
+bitflags! {
+    /// Parts of a security descriptor (`SECURITY_INFORMATION`, [MS-DTYP] 2.4.7).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SecurityParts: u32 {
+        /// Who owns the file.
+        const OWNER = 1;
+        /// Its primary group.
+        const GROUP = 2;
+        /// Who may do what.
+        const DACL = 4;
+        /// What is audited.
+        const SACL = 8;
+    }
+}
+
 /// How much a flush makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -279,6 +302,10 @@ pub struct Usage {
     pub files: u64,
     /// Files that may still be created, where their number is limited.
     pub free_files: Option<u64>,
+}
+
+fn no_descriptors<T>() -> Result<T, VolumeError> {
+    Err(VolumeError::new(ErrorKind::NotSupported, "these files have no security descriptors"))
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -400,6 +427,49 @@ pub trait FileService: Send + Sync + 'static {
 
     /// The names of all extended attributes.
     async fn list_extended(&self, caller: &Caller, id: FileId) -> Result<Vec<Vec<u8>>, VolumeError>;
+
+    /// Creates a file with a security descriptor, of which what is left out is inherited or that of the creator; the name
+    /// must be free.
+    async fn create_secured(
+        &self,
+        _caller: &Caller,
+        _dir: FileId,
+        _name: &[u8],
+        _new: &NewFile<'_>,
+        _given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        no_descriptors()
+    }
+
+    /// The security descriptor of a file, its own or the one that owner, group and mode amount to; with its SACL for those
+    /// who may read that ([MS-FSA] 2.1.5.14).
+    async fn security(&self, _caller: &Caller, _id: FileId) -> Result<SecurityDescriptor, VolumeError> {
+        no_descriptors()
+    }
+
+    /// Puts parts of a descriptor in place of those of a file ([MS-FSA] 2.1.5.17). What is below a directory stays as it
+    /// is. Where nothing is left but what owner, group and mode say, the file has no descriptor of its own afterwards.
+    async fn set_security(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _parts: SecurityParts,
+        _given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        no_descriptors()
+    }
+
+    /// The rights that a caller gets of those that are asked for: all of them, or an error; of
+    /// [`AccessMask::MAXIMUM_ALLOWED`] all there are. The right to delete a file may come from its directory ([MS-FSA]
+    /// 2.1.5.1.2.1). Nothing counts as checked here.
+    async fn granted(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<AccessMask, VolumeError> {
+        no_descriptors()
+    }
+
+    /// What the descriptor of a file grants a caller of what is asked for, and which entry, privilege or rule decided.
+    async fn explain(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<Explanation, VolumeError> {
+        no_descriptors()
+    }
 
     /// How full the volume is for files in a directory, which may have a limit of its own.
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError>;

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod cuts;
+mod descriptors;
 mod fuzz;
 mod kinds;
 mod known;

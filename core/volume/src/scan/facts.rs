@@ -6,6 +6,7 @@
 
 use holdfast_model::wire::Reader;
 
+use crate::descriptors;
 use crate::error::VolumeError;
 use crate::extent::Extent;
 use crate::extents::MAIN;
@@ -17,7 +18,7 @@ use crate::scan::sums::{Fact, Side, Sort, Sums};
 use crate::service::FileKind;
 use crate::snapshots::Span;
 use crate::volume::ROOT;
-use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES};
+use crate::{DEFERRED_TREE, OWNER_TREE, SECURITY_TREE, SECURITY_TWIN, SHARED_TREES};
 
 /// Something that may be wrong, to be looked at under the locks of the trees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,10 @@ pub(crate) enum Item {
     Target(u64),
     /// Whether a file has a record.
     Record(u64),
+    /// Whether the descriptor that a file names is there.
+    Security(u64),
+    /// A descriptor, in both trees.
+    Descriptor(u32),
     /// A key and its value.
     Key(u8, Vec<u8>),
 }
@@ -56,6 +61,8 @@ pub(crate) enum Told {
     Extent(u64, u32, Item),
     /// The same as the map of owners has it.
     Owner(u64, u32),
+    /// A file that names a descriptor.
+    Security(u64, u32),
     /// The span in which blocks were a file's that only snapshots have.
     Kept(u64, Span),
 }
@@ -99,6 +106,9 @@ pub(crate) fn is_readable(tree: u8, key: &[u8], value: &[u8]) -> bool {
     }
     if tree == DEFERRED_TREE {
         return key.len() == 8 && matches!(value, [1 | 2]);
+    }
+    if tree == SECURITY_TREE || tree == SECURITY_TWIN {
+        return descriptors::number_of(key).is_some_and(|number| number > 0);
     }
     let (Some(file), Some(what)) = (keys::number(key, 0), key.get(8)) else { return false };
     if keys::shard(file) != tree {
@@ -263,6 +273,9 @@ impl Current {
         }
         if record.is_directory() && record.links > 0 {
             told.push(Told::Directory(file, record.link.parent));
+        }
+        if record.security != 0 {
+            told.push(Told::Security(file, record.security));
         }
         self.record = Some(Record { inline: None, ..record });
     }

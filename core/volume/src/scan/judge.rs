@@ -313,6 +313,15 @@ impl Volume {
                 let is_without = some.first().is_some_and(|(key, _)| *key != keys::record(*file));
                 is_without.then_some(Verb::NoRecord { file: *file })
             }
+            Item::Security(file) => {
+                let Some(record) = record(view, *file)? else { return Ok(Vec::new()) };
+                let is_right = record.security == 0 || view.known_descriptors().has(record.security);
+                (!is_right).then_some(Verb::SecurityLost { file: *file })
+            }
+            Item::Descriptor(number) => {
+                let agree = crate::descriptors::agree(view, *number)?;
+                (!agree).then_some(Verb::SecurityTwin { number: (*number).into() })
+            }
             Item::Key(tree, key) => {
                 let value = view.get(*tree, key)?;
                 let is_right = value.is_none_or(|value| facts::is_readable(*tree, key, &value));

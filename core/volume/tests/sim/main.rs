@@ -3,6 +3,7 @@
 
 mod callers;
 mod damage;
+mod descriptors;
 mod files;
 mod full;
 mod hostile;
