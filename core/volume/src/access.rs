@@ -21,6 +21,7 @@ use holdfast_identity::{
 };
 
 use crate::change::{Stop, View, refuse};
+use crate::descriptors::NOBODY;
 use crate::error::{ErrorKind, VolumeError};
 use crate::quota::Enforce;
 use crate::record::Record;
@@ -55,7 +56,9 @@ impl Caller {
     }
 
     pub(crate) fn is_owner(&self, record: &Record) -> bool {
-        self.is_root() || self.uid == record.uid
+        // That number stands for all owners without one.
+        let is_somebody = record.security == 0 || record.uid != NOBODY;
+        self.is_root() || self.uid == record.uid && is_somebody
     }
 
     /// The caller as checks of descriptors see it: the token that was brought, or that of a POSIX user.
@@ -152,6 +155,15 @@ pub(crate) fn allow_rights(
         Some(descriptor) if has_rights(view, caller, record, &descriptor, rights)? => Ok(true),
         Some(_) => refuse(ErrorKind::AccessDenied, DENIED),
     }
+}
+
+/// Refuses to change the data of a file that is read-only, or to remove it, to those who know of that ([MS-FSA] 2.1.5.1.2.1).
+/// Users of POSIX do not.
+pub(crate) fn allow_change(caller: &Caller, record: &Record) -> Result<(), Stop> {
+    if caller.token.is_some() && record.is_read_only() {
+        return refuse(ErrorKind::AccessDenied, "the file is read-only: take that attribute away first");
+    }
+    Ok(())
 }
 
 /// Refuses to put a name into a directory that is not the caller's to fill.

@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::record::Record;
-use crate::service::{Attributes, Caller, FileId, FileKind, OpenMode, SetAttributes, SetTime, Time};
+use crate::service::{Attributes, Caller, DosAttributes, FileId, FileKind, OpenMode, SetAttributes, SetTime, Time};
 use crate::store::held;
 use crate::volume::{Volume, directory_of, put_record, record_of};
 
@@ -108,7 +108,10 @@ impl Volume {
                 view.enforce(caller.limits());
                 let (accessed, modified) = lazy.unwrap_or_default();
                 record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
-                record.modified = modified.map_or(record.modified, |time| time.max(record.modified));
+                if let Some(modified) = modified {
+                    record.modified = modified.max(record.modified);
+                    record.note_data();
+                }
                 self.set_owner_and_mode(view, &mut record, set)?;
                 apply(caller, &mut record, set, now);
                 record.change = self.next_change();
@@ -144,7 +147,7 @@ pub(crate) fn check(view: &View<'_>, caller: &Caller, record: &Record, set: &Set
     if caller.is_checked || caller.uid == 0 {
         return Ok(());
     }
-    let is_owner = caller.uid == record.uid;
+    let is_owner = caller.is_owner(record);
     if set.mode.is_some() && !is_owner {
         return refused();
     }
@@ -154,7 +157,7 @@ pub(crate) fn check(view: &View<'_>, caller: &Caller, record: &Record, set: &Set
         return refused();
     }
     let given = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
-    if (given(set.accessed) || given(set.modified) || given(set.created)) && !is_owner {
+    if (given(set.accessed) || given(set.modified) || given(set.created) || set.dos.is_some()) && !is_owner {
         return refused();
     }
     if (set.accessed.is_some() || set.modified.is_some())
@@ -169,7 +172,7 @@ pub(crate) fn check(view: &View<'_>, caller: &Caller, record: &Record, set: &Set
 /// The same of a caller with a token, by the rights that the descriptor grants.
 fn check_token(view: &View<'_>, caller: &Caller, record: &Record, set: &SetAttributes) -> Result<(), Stop> {
     let is_chown = set.uid.is_some() || set.gid.is_some();
-    let is_timed = set.accessed.is_some() || set.modified.is_some() || set.created.is_some();
+    let is_timed = set.accessed.is_some() || set.modified.is_some() || set.created.is_some() || set.dos.is_some();
     let of_parts = [
         (set.mode.is_some(), AccessMask::WRITE_DAC),
         (is_chown, AccessMask::WRITE_OWNER),
@@ -201,6 +204,10 @@ fn apply(caller: &Caller, record: &mut Record, set: &SetAttributes, now: Time) {
             record.mode &= !SET_IDS;
         }
     }
+    if let Some(dos) = set.dos {
+        let kept = record.attributes & !DosAttributes::SETTABLE.bits();
+        record.attributes = kept | (dos & DosAttributes::SETTABLE).bits();
+    }
     record.accessed = set.accessed.map_or(record.accessed, time);
     record.modified = set.modified.map_or(record.modified, time);
     record.created = set.created.map_or(record.created, time);
@@ -216,6 +223,9 @@ impl Volume {
             _ => return refuse(ErrorKind::Invalid, "it holds no data"),
         }
         let mask = if mode.read { READ } else { 0 } | if mode.write { WRITE } else { 0 };
+        if mode.write && !record.is_directory() {
+            access::allow_change(caller, record)?;
+        }
         access::allow(view, caller, record, mask)
     }
 }

@@ -27,7 +27,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::open_files::Handle;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    SecurityParts, Seek, SetAttributes, SetMode, Usage,
+    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::snapshots::Snapshot;
 use crate::volume::Volume;
@@ -520,6 +520,98 @@ impl FileService for Browsed {
             }
             Place::Past(past) => past.view.explain(caller, past.inner(id), desired).await,
         }
+    }
+
+    async fn streams(&self, caller: &Caller, id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.streams(caller, id).await,
+            Place::Top => Ok(Vec::new()),
+            Place::Past(past) => past.view.streams(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn create_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.create_stream(caller, id, name, mode).await
+    }
+
+    async fn read_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.read_stream(caller, id, name, offset, len).await,
+            Place::Top => Err(VolumeError::new(ErrorKind::NotFound, "the file has no such stream")),
+            Place::Past(past) => past.view.read_stream(caller, past.inner(id), name, offset, len).await,
+        }
+    }
+
+    async fn write_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.write_stream(caller, id, name, offset, bytes).await
+    }
+
+    async fn set_stream_length(&self, caller: &Caller, id: FileId, name: &[u8], len: u64) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_stream_length(caller, id, name, len).await
+    }
+
+    async fn remove_stream(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.remove_stream(caller, id, name).await
+    }
+
+    async fn rename_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        to: &[u8],
+        replaces: bool,
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.rename_stream(caller, id, name, to, replaces).await
+    }
+
+    async fn reparse(&self, caller: &Caller, id: FileId) -> Result<ReparsePoint, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.reparse(caller, id).await,
+            Place::Top => Err(VolumeError::new(ErrorKind::NoReparse, "the file has no reparse point")),
+            Place::Past(past) => past.view.reparse(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn set_reparse(&self, caller: &Caller, id: FileId, point: &ReparsePoint) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_reparse(caller, id, point).await
+    }
+
+    async fn remove_reparse(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        tag: u32,
+        guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.remove_reparse(caller, id, tag, guid).await
     }
 
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {

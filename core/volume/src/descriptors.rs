@@ -39,6 +39,8 @@ const NUMBERS_AT_ONCE: u32 = 256;
 pub(crate) const KEY_NUMBERS: &[u8] = b"security numbers";
 /// Entries that are put in again in one change: one of the largest has 17 parts.
 const PARTS_AT_ONCE: usize = MOST_OPERATIONS / 2;
+/// Parts of one that are taken out beside that; more of them are found again.
+const STRAY_AT_ONCE: usize = 14;
 /// Whom files belong to whose owner or group has no number (`nobody` of Linux).
 pub(crate) const NOBODY: u32 = 65_534;
 
@@ -326,10 +328,10 @@ pub(crate) fn put_again(view: &mut View<'_>, number: u32) -> Result<(), Stop> {
     let known = view.known_descriptors().get(number);
     let expected = known.map_or_else(Vec::new, |known| parts(number, &known));
     for tree in [SECURITY_TREE, SECURITY_TWIN] {
-        for (key, _) in stored(view, tree, number)?.into_iter().take(PARTS_AT_ONCE) {
-            if !expected.iter().any(|(wanted, _)| *wanted == key) {
-                view.remove(tree, key)?;
-            }
+        let is_stray = |key: &Vec<u8>| expected.iter().all(|(wanted, _)| wanted != key);
+        let stray = stored(view, tree, number)?.into_iter().map(|(key, _)| key).filter(is_stray);
+        for key in stray.take(STRAY_AT_ONCE) {
+            view.remove(tree, key)?;
         }
         for (key, value) in &expected {
             view.put(tree, key.clone(), value.clone())?;

@@ -14,7 +14,7 @@ use crate::record::Record;
 use crate::removal;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    SecurityParts, Seek, SetAttributes, SetMode, Usage,
+    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::store::{held, zones_left};
 use crate::volume::{ROOT, Volume, directory_of, put_record, record_of};
@@ -87,6 +87,7 @@ impl Volume {
         record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
         if let Some(modified) = modified {
             record.modified = modified.max(record.modified);
+            record.note_data();
             record.changed = modified.max(record.changed);
             record.change = self.next_change();
         }
@@ -398,6 +399,80 @@ impl FileService for Volume {
 
     async fn explain(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<Explanation, VolumeError> {
         self.explain_of(caller, id, desired).await
+    }
+
+    async fn streams(&self, caller: &Caller, id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        self.streams_of(caller, id).await
+    }
+
+    async fn create_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        self.create_stream_of(caller, id, name, mode).await
+    }
+
+    async fn read_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        self.read_stream_of(caller, id, name, offset, len).await
+    }
+
+    async fn write_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        self.make_room().await;
+        self.write_stream_of(caller, id, name, offset, bytes).await
+    }
+
+    async fn set_stream_length(&self, caller: &Caller, id: FileId, name: &[u8], len: u64) -> Result<(), VolumeError> {
+        self.set_stream_length_of(caller, id, name, len).await
+    }
+
+    async fn remove_stream(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {
+        self.remove_stream_of(caller, id, name).await
+    }
+
+    async fn rename_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        to: &[u8],
+        replaces: bool,
+    ) -> Result<(), VolumeError> {
+        self.rename_stream_of(caller, id, name, to, replaces).await
+    }
+
+    async fn reparse(&self, caller: &Caller, id: FileId) -> Result<ReparsePoint, VolumeError> {
+        self.reparse_of(caller, id).await
+    }
+
+    async fn set_reparse(&self, caller: &Caller, id: FileId, point: &ReparsePoint) -> Result<(), VolumeError> {
+        self.set_reparse_of(caller, id, point).await
+    }
+
+    async fn remove_reparse(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        tag: u32,
+        guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        self.remove_reparse_of(caller, id, (tag, guid)).await
     }
 
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {

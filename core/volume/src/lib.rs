@@ -43,7 +43,8 @@
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
 //!  reclaim.rs     what no snapshot has any more given back
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
-//!  reinherit.rs   what is below given what is handed on
+//!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
+//!  reparse.rs     what a file stands for
 //! ```
 //!
 //! Invariants:
@@ -95,6 +96,7 @@ mod relocate;
 mod remake;
 mod removal;
 mod repair;
+mod reparse;
 mod replay;
 mod room;
 mod rooms;
@@ -105,6 +107,7 @@ pub mod service;
 mod shrink;
 mod snapshots;
 mod store;
+mod streams;
 pub mod superblock;
 mod transaction;
 mod tree;

@@ -105,6 +105,7 @@ impl Volume {
 
     pub(crate) fn touch(&self, record: &mut Record, now: Time) {
         (record.modified, record.changed, record.change) = (now, now, self.next_change());
+        record.note_data();
     }
 
     pub(crate) async fn lookup_name(
@@ -147,7 +148,7 @@ impl Volume {
         if inherits && is_directory {
             mode |= SET_GID;
         }
-        Record {
+        let mut record = Record {
             generation: id.generation,
             kind: new.kind,
             attributes: 0,
@@ -166,7 +167,9 @@ impl Volume {
             change: self.next_change(),
             link: Link::default(),
             inline: (new.kind == FileKind::Regular).then(Vec::new),
-        }
+        };
+        record.note_data();
+        record
     }
 
     pub(crate) async fn create_name(
@@ -278,6 +281,7 @@ impl Volume {
                 };
                 let child = record_of(view, found.entry.child)?;
                 access::allow_removal(view, caller, &directory, &child)?;
+                access::allow_change(caller, &child)?;
                 match (what, child.is_directory()) {
                     (Remove::File, true) => return refuse(ErrorKind::IsDirectory, "it is a directory"),
                     (Remove::Directory, false) => return refuse(ErrorKind::NotDirectory, "it is no directory"),
@@ -380,6 +384,9 @@ impl Volume {
         if let Some(there) = &there {
             let replaced = record_of(view, there.entry.child)?;
             access::allow_removal(view, caller, &new_directory, &replaced)?;
+            if mode == Rename::Replace && there.entry.child != id {
+                access::allow_change(caller, &replaced)?;
+            }
             if mode == Rename::NoReplace {
                 return refuse(ErrorKind::Exists, "the name is taken");
             }

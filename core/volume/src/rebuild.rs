@@ -415,6 +415,8 @@ impl Volume {
             }
             _ => {}
         }
+        let streams = keys::prefix(file, kind::STREAM);
+        record.blocks += view.range(keys::shard(file), &streams, &streams, usize::MAX)?.len() as u64;
         put_record(view, file, &record)
     }
 

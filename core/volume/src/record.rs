@@ -10,7 +10,7 @@
 use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::error::VolumeError;
-use crate::service::{Attributes, FileId, FileKind, Time};
+use crate::service::{Attributes, DosAttributes, FileId, FileKind, Time};
 
 const VERSION: u8 = 1;
 /// Bytes of a record without its name and data, or a few more.
@@ -226,6 +226,7 @@ impl Record {
             id: FileId { number, generation: self.generation },
             kind: self.kind,
             mode: self.mode,
+            dos: self.dos(),
             uid: self.uid,
             gid: self.gid,
             links: self.links,
@@ -236,6 +237,26 @@ impl Record {
             changed: self.changed,
             created: self.created,
             change: self.change,
+        }
+    }
+
+    /// What Windows knows of it, with what follows from what it is.
+    pub fn dos(&self) -> DosAttributes {
+        let mut dos = DosAttributes::from_bits_truncate(self.attributes) - DosAttributes::DIRECTORY;
+        dos.set(DosAttributes::DIRECTORY, self.is_directory());
+        dos |= if self.kind == FileKind::Symlink { DosAttributes::REPARSE_POINT } else { DosAttributes::empty() };
+        dos
+    }
+
+    /// Whether callers who know of that do not write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.dos().contains(DosAttributes::READ_ONLY)
+    }
+
+    /// Its data changed.
+    pub fn note_data(&mut self) {
+        if self.kind == FileKind::Regular {
+            self.attributes |= DosAttributes::ARCHIVE.bits();
         }
     }
 

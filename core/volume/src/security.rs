@@ -31,6 +31,8 @@ use crate::volume::{ROOT, Volume, put_record, record_of};
 
 /// Permission bits that a descriptor shows.
 const SHOWN: u32 = 0o777;
+/// What nobody who knows of the attribute does to a read-only file.
+const OF_DATA: AccessMask = AccessMask::WRITE_DATA.union(AccessMask::APPEND_DATA);
 /// The sticky bit.
 const STICKY: u32 = 0o1000;
 /// Control bits of the two lists, in a descriptor that is set.
@@ -244,10 +246,16 @@ impl Volume {
             let token = caller.as_token(&view.known_descriptors().ids())?;
             let above = granted_above(view, (id, &record), &descriptor, &token)?;
             let asked = desired.mapped();
+            let is_read_only = record.is_read_only() && !record.is_directory();
+            if is_read_only && asked.intersects(OF_DATA) {
+                return refuse(ErrorKind::AccessDenied, "the file is read-only: take that attribute away first");
+            }
+            // Whoever asks for the most gets what is left.
+            let withheld = if is_read_only { OF_DATA } else { AccessMask::empty() };
             let is_maximum = asked.contains(AccessMask::MAXIMUM_ALLOWED);
             let above = if is_maximum { above } else { above & asked };
             match check(&descriptor, &token, Access::to(asked - above)) {
-                Ok(granted) => Ok(granted | above),
+                Ok(granted) => Ok((granted | above) - withheld),
                 Err(refused) if refused.missing == AccessMask::MAXIMUM_ALLOWED && !above.is_empty() => Ok(above),
                 Err(refused) => refuse(ErrorKind::AccessDenied, refused.to_string()),
             }

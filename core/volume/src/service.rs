@@ -56,6 +56,40 @@ pub enum FileKind {
     BlockDevice(u32),
 }
 
+bitflags! {
+    /// Attributes that Windows knows of files ([MS-FSCC] 2.6).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DosAttributes: u32 {
+        /// Callers with a token do not write to it, and do not remove it.
+        const READ_ONLY = 0x0000_0001;
+        /// Listings leave it out unless they are asked not to.
+        const HIDDEN = 0x0000_0002;
+        /// The operating system's.
+        const SYSTEM = 0x0000_0004;
+        /// It is a directory. Shown, not set.
+        const DIRECTORY = 0x0000_0010;
+        /// Its data changed since somebody took that away, as backups do.
+        const ARCHIVE = 0x0000_0020;
+        /// It was told that it has holes.
+        const SPARSE = 0x0000_0200;
+        /// It has a reparse point, or is a symbolic link. Shown, not set.
+        const REPARSE_POINT = 0x0000_0400;
+        /// Its data is elsewhere for now.
+        const OFFLINE = 0x0000_1000;
+        /// Searches do not look into it.
+        const NOT_CONTENT_INDEXED = 0x0000_2000;
+        /// Its data is to have checksums of its own.
+        const INTEGRITY_STREAM = 0x0000_8000;
+        /// Scrubs leave its data alone.
+        const NO_SCRUB_DATA = 0x0002_0000;
+    }
+}
+
+impl DosAttributes {
+    /// Those that callers set.
+    pub const SETTABLE: Self = Self::all().difference(Self::DIRECTORY).difference(Self::REPARSE_POINT);
+}
+
 /// Facts about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -66,6 +100,8 @@ pub struct Attributes {
     /// The twelve permission bits of POSIX: set-user-id, set-group-id, sticky, and read, write, execute of three
     /// classes.
     pub mode: u32,
+    /// What Windows knows of it.
+    pub dos: DosAttributes,
     /// Its owner.
     pub uid: u32,
     /// Its group.
@@ -134,6 +170,8 @@ pub struct SetAttributes {
     pub modified: Option<SetTime>,
     /// When it was created.
     pub created: Option<SetTime>,
+    /// What Windows knows of it: all that can be set, those left out are taken away.
+    pub dos: Option<DosAttributes>,
 }
 
 /// A file to create.
@@ -282,6 +320,33 @@ bitflags! {
     }
 }
 
+/// A stream of data beside that of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its name, which no other stream of the file has, in any case.
+    pub name: Vec<u8>,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// Bytes that it counts for in the room of its file.
+    pub allocated_bytes: u64,
+}
+
+/// The tag of a symbolic link (`IO_REPARSE_TAG_SYMLINK`, [MS-FSCC] 2.1.2.1).
+pub const SYMLINK_TAG: u32 = 0xa000_000c;
+/// The tag of a directory that stands for another one (`IO_REPARSE_TAG_MOUNT_POINT`).
+pub const MOUNT_POINT_TAG: u32 = 0xa000_0003;
+
+/// What a file stands for, as whoever knows the tag understands it ([MS-FSCC] 2.1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReparsePoint {
+    /// Who understands the data.
+    pub tag: u32,
+    /// The same beyond doubt, for tags that are not Microsoft's.
+    pub guid: Option<[u8; 16]>,
+    /// The data, without a header.
+    pub data: Vec<u8>,
+}
+
 /// How much a flush makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -304,8 +369,8 @@ pub struct Usage {
     pub free_files: Option<u64>,
 }
 
-fn no_descriptors<T>() -> Result<T, VolumeError> {
-    Err(VolumeError::new(ErrorKind::NotSupported, "these files have no security descriptors"))
+fn not_here<T>(what: &str) -> Result<T, VolumeError> {
+    Err(VolumeError::new(ErrorKind::NotSupported, format!("these files have no {what}")))
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -438,13 +503,13 @@ pub trait FileService: Send + Sync + 'static {
         _new: &NewFile<'_>,
         _given: &SecurityDescriptor,
     ) -> Result<Attributes, VolumeError> {
-        no_descriptors()
+        not_here("security descriptors")
     }
 
     /// The security descriptor of a file, its own or the one that owner, group and mode amount to; with its SACL for those
     /// who may read that ([MS-FSA] 2.1.5.14).
     async fn security(&self, _caller: &Caller, _id: FileId) -> Result<SecurityDescriptor, VolumeError> {
-        no_descriptors()
+        not_here("security descriptors")
     }
 
     /// Puts parts of a descriptor in place of those of a file ([MS-FSA] 2.1.5.17). What is below a directory stays as it
@@ -456,19 +521,110 @@ pub trait FileService: Send + Sync + 'static {
         _parts: SecurityParts,
         _given: &SecurityDescriptor,
     ) -> Result<Attributes, VolumeError> {
-        no_descriptors()
+        not_here("security descriptors")
     }
 
     /// The rights that a caller gets of those that are asked for: all of them, or an error; of
     /// [`AccessMask::MAXIMUM_ALLOWED`] all there are. The right to delete a file may come from its directory ([MS-FSA]
     /// 2.1.5.1.2.1). Nothing counts as checked here.
     async fn granted(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<AccessMask, VolumeError> {
-        no_descriptors()
+        not_here("security descriptors")
     }
 
     /// What the descriptor of a file grants a caller of what is asked for, and which entry, privilege or rule decided.
     async fn explain(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<Explanation, VolumeError> {
-        no_descriptors()
+        not_here("security descriptors")
+    }
+
+    /// The streams that a file or directory has beside its data.
+    async fn streams(&self, _caller: &Caller, _id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Makes a stream, or finds it: with [`SetMode::Replace`] it is empty afterwards. Names that differ in case only are
+    /// the same.
+    async fn create_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Reads up to `len` bytes of a stream; fewer only at its end.
+    async fn read_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _offset: u64,
+        _len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Writes to a stream, all or nothing; a stream has 64 KiB at most.
+    async fn write_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _offset: u64,
+        _bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Cuts a stream, or adds zeros.
+    async fn set_stream_length(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _len: u64,
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Takes a stream away.
+    async fn remove_stream(&self, _caller: &Caller, _id: FileId, _name: &[u8]) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Gives a stream another name, in place of another stream if `replaces`.
+    async fn rename_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _to: &[u8],
+        _replaces: bool,
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// What a file stands for; a symbolic link is shown as one of Windows. [`ErrorKind::NoReparse`] where it is itself.
+    async fn reparse(&self, _caller: &Caller, _id: FileId) -> Result<ReparsePoint, VolumeError> {
+        not_here("reparse points")
+    }
+
+    /// Has a file, or an empty directory, stand for something, of which the data alone may change:
+    /// [`ErrorKind::OtherReparse`] otherwise.
+    async fn set_reparse(&self, _caller: &Caller, _id: FileId, _point: &ReparsePoint) -> Result<(), VolumeError> {
+        not_here("reparse points")
+    }
+
+    /// Has a file be itself again; the tag, and the GUID, must be those that it has.
+    async fn remove_reparse(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _tag: u32,
+        _guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        not_here("reparse points")
     }
 
     /// How full the volume is for files in a directory, which may have a limit of its own.

@@ -169,6 +169,10 @@ pub enum Verb {
     SecurityLost { file: u64 },
     /// A security descriptor that the two trees which have them do not both have as it is.
     SecurityTwin { number: u64 },
+    /// A stream of a file that lacks some of its parts, or stands where it is not looked for.
+    Stream { file: u64, slot: u64 },
+    /// A reparse point that is not whole, or of which its file does not know.
+    Reparse { file: u64 },
     /// Blocks that a snapshot has, and that are not noted to be kept for it.
     Unkept { snapshot: u64, place: u64, blocks: u64 },
 }
@@ -231,6 +235,8 @@ impl Verb {
             Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
             Self::SecurityLost { file } => plain(68, [*file, 0, 0]),
             Self::SecurityTwin { number } => plain(69, [*number, 0, 0]),
+            Self::Stream { file, slot } => plain(70, [*file, *slot, 0]),
+            Self::Reparse { file } => plain(71, [*file, 0, 0]),
             Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
         }
     }
@@ -291,6 +297,8 @@ impl Verb {
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
             68 => Self::SecurityLost { file: a },
             69 => Self::SecurityTwin { number: a },
+            70 => Self::Stream { file: a, slot: b },
+            71 => Self::Reparse { file: a },
             _ => return None,
         })
     }
@@ -304,7 +312,7 @@ impl Verb {
     pub fn severity(&self) -> Severity {
         match self.number() {
             10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
-            1..=9 | 50 | 60 | 68 => Severity::Degraded,
+            1..=9 | 50 | 60 | 68 | 70 | 71 => Severity::Degraded,
             _ => Severity::Minor,
         }
     }
@@ -451,6 +459,8 @@ impl fmt::Display for Verb {
             Self::SecurityTwin { number } => {
                 write!(f, "the two trees of security descriptors do not have number {number} alike")
             }
+            Self::Stream { file, .. } => write!(f, "a stream of file {file} is not whole"),
+            Self::Reparse { file } => write!(f, "the reparse point of file {file} is not whole, or not known to it"),
             Self::Unkept { snapshot, place, blocks } => {
                 write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
             }
@@ -476,7 +486,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 35);
+        assert_eq!(count, 37);
     }
 
     #[test]

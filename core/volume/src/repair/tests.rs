@@ -11,6 +11,7 @@ mod nodes;
 mod quotas;
 mod room;
 mod snapshots;
+mod streams;
 mod wrecks;
 
 use std::sync::Arc;

@@ -22,15 +22,15 @@ use crate::model::Node;
 
 const READING: OpenMode = OpenMode { read: true, write: false, truncate: false };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-const FILE: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
-const DIRECTORY: NewFile<'static> = NewFile { kind: FileKind::Directory, mode: 0o755, target: b"" };
+pub const FILE: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
+pub const DIRECTORY: NewFile<'static> = NewFile { kind: FileKind::Directory, mode: 0o755, target: b"" };
 
-fn clock() -> WallClock {
+pub fn clock() -> WallClock {
     Arc::new(|| Time { seconds: 1000, nanos: 0 })
 }
 
 /// Runs a test on an empty volume, after which a scan finds nothing, also in what another opening finds.
-fn on_a_volume(test: impl AsyncFnOnce(&Volume, &SimDisk) + 'static) {
+pub fn on_a_volume(test: impl AsyncFnOnce(&Volume, &Arc<SimDisk>) + 'static) {
     let sim = Sim::new(1);
     let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
     let ran = sim.run(async move {
@@ -49,19 +49,19 @@ fn on_a_volume(test: impl AsyncFnOnce(&Volume, &SimDisk) + 'static) {
     ran.expect("powered");
 }
 
-fn user(uid: u32) -> Caller {
+pub fn user(uid: u32) -> Caller {
     Caller { uid, gid: uid, ..Caller::default() }
 }
 
 /// The same user by a token, with privileges.
-fn token_with(uid: u32, groups: &[u32], privileges: Privileges) -> Caller {
+pub fn token_with(uid: u32, groups: &[u32], privileges: Privileges) -> Caller {
     let sid = |domain: u32, id: u32| format!("S-1-22-{domain}-{id}").parse().expect("a SID");
     let groups: Vec<_> = groups.iter().map(|gid| (sid(2, *gid), Membership::Enabled)).collect();
     let token = Token::new(sid(1, uid), sid(2, uid), &groups, privileges).expect("few groups");
     Caller { token: Some(Arc::new(token)), uid, gid: uid, ..Caller::default() }
 }
 
-fn token(uid: u32) -> Caller {
+pub fn token(uid: u32) -> Caller {
     token_with(uid, &[], Privileges::empty())
 }
 
@@ -74,7 +74,7 @@ fn with_dacl(dacl: &str) -> SecurityDescriptor {
     descriptor(&format!("O:S-1-22-1-5G:S-1-22-2-6D:{dacl}"))
 }
 
-fn kind<T>(result: Result<T, VolumeError>) -> Option<ErrorKind> {
+pub fn kind<T>(result: Result<T, VolumeError>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind)
 }
 
@@ -92,7 +92,7 @@ async fn text_of(volume: &Volume, id: FileId) -> String {
     sddl::print(&of(volume, id).await).expect("it has a text").replace("S-1-22-", "U")
 }
 
-async fn make(volume: &Volume, caller: &Caller, dir: FileId, name: &str, new: &NewFile<'_>) -> FileId {
+pub async fn make(volume: &Volume, caller: &Caller, dir: FileId, name: &str, new: &NewFile<'_>) -> FileId {
     volume.create(caller, dir, name.as_bytes(), new).await.expect("made").id
 }
 
@@ -238,10 +238,7 @@ fn entries_decide_in_their_order_for_users_of_posix_and_for_tokens() {
 fn a_file_without_a_descriptor_is_by_its_mode_for_everybody() {
     on_a_volume(async |volume, disk| {
         let file = make(volume, &user(5), volume.root(), "file", &FILE).await;
-        assert_eq!(
-            text_of(volume, file).await,
-            "O:U1-5G:U2-5D:(A;;0x16019f;;;U1-5)(A;;0x120089;;;U2-5)(A;;0x120089;;;WD)"
-        );
+        assert_eq!(text_of(volume, file).await, "O:U1-5G:U2-5D:(A;;0x16019f;;;U1-5)(A;;FR;;;U2-5)(A;;FR;;;WD)");
         for (uid, mask, expected) in [(5, 6, true), (1, 4, true), (1, 2, false), (5, 1, false)] {
             assert_eq!(volume.access(&user(uid), file, mask).await.is_ok(), expected, "{uid} {mask}");
             assert_eq!(volume.access(&token(uid), file, mask).await.is_ok(), expected, "token {uid} {mask}");
@@ -270,19 +267,19 @@ fn a_file_without_a_descriptor_is_by_its_mode_for_everybody() {
 fn new_files_inherit_what_their_directory_hands_on() {
     on_a_volume(async |volume, _| {
         let dir = make(volume, &user(0), volume.root(), "dir", &DIRECTORY).await;
-        let dacl = "AI(A;;FA;;;S-1-22-1-5)(A;OICI;FR;;;S-1-22-1-1)(A;CI;0x1;;;S-1-22-1-2)(A;OINP;0x1;;;S-1-22-1-3)\
+        let dacl = "ARAI(A;;FA;;;S-1-22-1-5)(A;OICI;FR;;;S-1-22-1-1)(A;CI;0x1;;;S-1-22-1-2)(A;OINP;0x1;;;S-1-22-1-3)\
                     (A;OICIIO;GA;;;CO)(D;OICI;0x2;;;S-1-22-1-4)";
         set(volume, dir, &with_dacl(dacl)).await;
         let creator = token(5);
         let file = make(volume, &creator, dir, "file", &FILE).await;
         assert_eq!(
             text_of(volume, file).await,
-            "O:U1-5G:U2-5D:AI(A;ID;FR;;;U1-1)(A;ID;CC;;;U1-3)(A;ID;FA;;;U1-5)(D;ID;DC;;;U1-4)"
+            "O:U1-5G:U2-5D:AI(A;ID;FR;;;U1-1)(A;ID;0x1;;;U1-3)(A;ID;FA;;;U1-5)(D;ID;0x2;;;U1-4)"
         );
         let below = make(volume, &creator, dir, "below", &DIRECTORY).await;
         assert_eq!(
             text_of(volume, below).await,
-            "O:U1-5G:U2-5D:AI(A;OICIID;FR;;;U1-1)(A;CIID;CC;;;U1-2)(A;ID;FA;;;U1-5)(A;OICIIOID;GA;;;CO)(D;OICIID;DC;;;U1-4)"
+            "O:U1-5G:U2-5D:AI(A;OICIID;FR;;;U1-1)(A;CIID;0x1;;;U1-2)(A;ID;FA;;;U1-5)(A;OICIIOID;GA;;;CO)(D;OICIID;0x2;;;U1-4)"
         );
         // A user of POSIX gives a mode, which limits what is inherited.
         let facts = volume.create(&user(5), dir, b"posix", &NewFile { mode: 0o640, ..FILE }).await.expect("made");
@@ -293,7 +290,7 @@ fn new_files_inherit_what_their_directory_hands_on() {
         volume.set_mode_change(ModeChange::Refuse).await.expect("set");
         let facts = volume.create(&user(5), dir, b"whole", &NewFile { mode: 0o600, ..FILE }).await.expect("made");
         let text = text_of(volume, facts.id).await;
-        assert!(text.ends_with("D:AI(A;ID;FR;;;U1-1)(A;ID;CC;;;U1-3)(A;ID;FA;;;U1-5)(D;ID;DC;;;U1-4)"), "{text}");
+        assert!(text.ends_with("D:AI(A;ID;FR;;;U1-1)(A;ID;0x1;;;U1-3)(A;ID;FA;;;U1-5)(D;ID;0x2;;;U1-4)"), "{text}");
         // What somebody gives stands before what is inherited, and whoever gives another owner must be allowed to.
         let given = descriptor("D:(A;;FR;;;S-1-22-1-8)");
         let facts = volume.create_secured(&creator, dir, b"given", &FILE, &given).await.expect("made");
@@ -417,18 +414,11 @@ fn a_change_of_the_mode_does_what_the_volume_is_set_to() {
         // It is kept with the volume.
         volume.sync().await.expect("it lasts");
         let image = disk.image();
-        let device = volume_again(disk);
-        let again = Volume::open(device, Settings::default(), clock()).await.expect("opened");
+        let again = Volume::open(disk.clone(), Settings::default(), clock()).await.expect("opened");
         assert_eq!(again.mode_change(), ModeChange::Refuse);
         drop(again);
         disk.set_back(&image);
     });
-}
-
-fn volume_again(disk: &SimDisk) -> Arc<dyn Device> {
-    let other = SimDisk::new(&Sim::new(2), SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
-    other.set_back(&disk.image());
-    other
 }
 
 #[test]
@@ -535,7 +525,7 @@ fn what_is_handed_on_is_brought_below_in_steps() {
         let (kept, shut) = (files[0], files[5]);
         set(volume, kept, &with_dacl("(A;;FA;;;S-1-22-1-5)(A;;0x1;;;S-1-22-1-3)")).await;
         set(volume, shut, &with_dacl("P(A;;FA;;;S-1-22-1-5)(A;;0x1;;;S-1-22-1-3)")).await;
-        set(volume, top, &with_dacl("AI(A;;FA;;;WD)(A;OICI;FR;;;S-1-22-1-9)")).await;
+        set(volume, top, &with_dacl("ARAI(A;;FA;;;WD)(A;OICI;FR;;;S-1-22-1-9)")).await;
         assert_eq!(kind(volume.access(&token(9), kept, 4).await), Some(ErrorKind::AccessDenied), "not by itself");
         let walk_all = async |caller: &Caller, most: usize| {
             let mut walk = Reinheriting::below(top);
@@ -559,7 +549,7 @@ fn what_is_handed_on_is_brought_below_in_steps() {
         let flags: Vec<bool> = entries.iter().map(|entry| entry.flags.contains(AceFlags::INHERITED)).collect();
         assert_eq!(flags, [false, false, true], "what was set stays");
         // Another list takes the place of what is inherited.
-        set(volume, top, &with_dacl("AI(A;;FA;;;WD)(A;OI;FR;;;S-1-22-1-8)")).await;
+        set(volume, top, &with_dacl("ARAI(A;;FA;;;WD)(A;OI;FR;;;S-1-22-1-8)")).await;
         walk_all(&user(0), 7).await;
         assert_eq!(kind(volume.access(&token(9), kept, 4).await), Some(ErrorKind::AccessDenied));
         assert_eq!(kind(volume.access(&token(8), kept, 4).await), None);

@@ -10,8 +10,8 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, SecurityParts, Seek,
-    SetAttributes, SetMode, Time,
+    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
+    SecurityParts, Seek, SetAttributes, SetMode, Time,
 };
 use holdfast_volume::{
     ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
@@ -63,11 +63,11 @@ impl World {
 }
 
 /// A life of a volume between two openings.
-struct Life<'a> {
-    volume: &'a Volume,
-    random: &'a SimRandom,
+pub struct Life<'a> {
+    pub volume: &'a Volume,
+    pub random: &'a SimRandom,
     model: &'a RefCell<Model>,
-    caller: Caller,
+    pub caller: Caller,
     handles: Vec<Handle>,
 }
 
@@ -145,7 +145,7 @@ impl Life<'_> {
     }
 
     /// Makes an operation that changes the files, and keeps the model in step. A full volume may refuse it.
-    async fn change<T>(
+    pub async fn change<T>(
         &self,
         next: Files,
         operation: impl Future<Output = Result<T, holdfast_volume::VolumeError>>,
@@ -217,6 +217,9 @@ impl Life<'_> {
                     mode: 0o640 | inherited,
                     owner: (caller.uid, gid),
                     security: None,
+                    dos: DosAttributes::empty(),
+                    streams: Default::default(),
+                    reparse: None,
                     target: target.clone(),
                     extended: Default::default(),
                     data: Rc::default(),
@@ -427,6 +430,9 @@ impl Life<'_> {
             let parts = SecurityParts::OWNER | SecurityParts::GROUP | SecurityParts::DACL;
             self.change(next, self.volume.set_security(&self.caller, id, parts, &new)).await;
             return;
+        }
+        if self.random.chance(1, 2) && matches!(node.kind, FileKind::Regular | FileKind::Directory) {
+            return self.beside(id, next).await;
         }
         if self.random.chance(1, 4) {
             let (uid, gid) = (self.random.range(0..3u32), self.random.range(0..3u32));

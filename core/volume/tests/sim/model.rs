@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use holdfast_identity::{Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
-use holdfast_volume::service::{Caller, FileId, FileKind, FileService, OpenMode};
+use holdfast_volume::service::{Caller, DosAttributes, FileId, FileKind, FileService, OpenMode, ReparsePoint, Stream};
 use holdfast_volume::{ErrorKind, Volume};
 
 pub const BLOCK: usize = 4096;
@@ -19,6 +19,10 @@ pub struct Node {
     pub owner: (u32, u32),
     /// Its security descriptor, where that says more than owner, group and mode do.
     pub security: Option<Rc<SecurityDescriptor>>,
+    /// What Windows knows of it, but for whether its data changed, which a crash may take away.
+    pub dos: DosAttributes,
+    pub streams: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub reparse: Option<ReparsePoint>,
     pub target: Vec<u8>,
     pub extended: BTreeMap<Vec<u8>, Vec<u8>>,
     pub data: Rc<Vec<u8>>,
@@ -234,9 +238,24 @@ pub async fn read_node(volume: &Volume, id: FileId) -> Node {
         FileKind::Symlink => target = volume.read_link(id).await.expect("it leads somewhere"),
         _ => {}
     }
+    let mut streams = BTreeMap::new();
+    for Stream { name, size_bytes, .. } in volume.streams(&caller, id).await.expect("they can be listed") {
+        let bytes = volume.read_stream(&caller, id, &name, 0, usize::MAX).await.expect("it can be read");
+        assert_eq!(bytes.len() as u64, size_bytes);
+        streams.insert(name, bytes);
+    }
+    let is_reparse = facts.kind != FileKind::Symlink && facts.dos.contains(DosAttributes::REPARSE_POINT);
+    let reparse = match volume.reparse(&caller, id).await {
+        Ok(point) => Some(point).filter(|_| is_reparse),
+        Err(error) => {
+            assert!(error.kind == ErrorKind::NoReparse && !is_reparse, "{error}");
+            None
+        }
+    };
+    let dos = facts.dos & (DosAttributes::SETTABLE - DosAttributes::ARCHIVE);
     let owner = (facts.uid, facts.gid);
     let (kind, mode, data) = (facts.kind, facts.mode, Rc::new(data));
-    let mut node = Node { id, kind, mode, owner, security: None, target, extended, data };
+    let mut node = Node { id, kind, mode, owner, security: None, dos, streams, reparse, target, extended, data };
     let shown = node.clone();
     node.secure(volume.security(&caller, id).await.expect("user 0 may read it"));
     assert_eq!((node.mode, node.owner), (shown.mode, shown.owner), "file {} shows what its descriptor says", id.number);
@@ -379,6 +398,15 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
             differences.push(format!("file {number} of {} bytes differs from {at:?}", one.len()));
         } else if expected.nodes[number].security != found.nodes[number].security {
             differences.push(format!("file {number} has another security descriptor"));
+        } else if expected.nodes[number].streams != found.nodes[number].streams {
+            let lens = |files: &Files| -> Vec<_> {
+                files.nodes[number].streams.iter().map(|(name, bytes)| (name.clone(), bytes.len())).collect()
+            };
+            differences.push(format!("streams of file {number}: {:?}, {:?}", lens(expected), lens(found)));
+        } else if expected.nodes[number].reparse != found.nodes[number].reparse {
+            differences.push(format!("file {number} has another reparse point"));
+        } else if expected.nodes[number].dos != found.nodes[number].dos {
+            differences.push(format!("file {number} has other attributes"));
         } else if expected.nodes[number].extended != found.nodes[number].extended {
             differences.push(format!("file {number} has other extended attributes"));
         }
