@@ -199,10 +199,9 @@ fn apply(caller: &Caller, record: &mut Record, set: &SetAttributes, now: Time) {
             record.mode &= !access::SET_GID;
         }
     }
-    if set.uid.is_some() || set.gid.is_some() {
-        if !caller.is_checked && !caller.is_root() && record.kind == FileKind::Regular && set.mode.is_none() {
-            record.mode &= !SET_IDS;
-        }
+    let is_given_away = (set.uid.is_some() || set.gid.is_some()) && set.mode.is_none();
+    if is_given_away && !caller.is_checked && !caller.is_root() && record.kind == FileKind::Regular {
+        record.mode &= !SET_IDS;
     }
     if let Some(dos) = set.dos {
         let kept = record.attributes & !DosAttributes::SETTABLE.bits();

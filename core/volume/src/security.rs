@@ -196,7 +196,8 @@ impl Volume {
                 let token = caller.as_token(&view.known_descriptors().ids())?;
                 Ok(check(&descriptor, &token, Access { desired, backup_intent: caller.is_root() }).is_ok())
             };
-            if !may(AccessMask::READ_CONTROL)? && !(caller.token.is_some() && caller.is_checked) {
+            let is_known = caller.token.is_some() && caller.is_checked;
+            if !is_known && !may(AccessMask::READ_CONTROL)? {
                 return refuse(ErrorKind::AccessDenied, "permissions do not allow it");
             }
             let mut shown = (*descriptor).clone();
@@ -347,11 +348,11 @@ fn merged(before: &SecurityDescriptor, parts: SecurityParts, given: &SecurityDes
     }
     if parts.contains(SecurityParts::DACL) {
         new.dacl = if given.dacl == AclState::Absent { AclState::Null } else { given.dacl.clone() };
-        new.control = new.control - OF_DACL | given.control & OF_DACL;
+        new.control = (new.control - OF_DACL) | (given.control & OF_DACL);
     }
     if parts.contains(SecurityParts::SACL) {
         new.sacl = given.sacl.clone();
-        new.control = new.control - OF_SACL | given.control & OF_SACL;
+        new.control = (new.control - OF_SACL) | (given.control & OF_SACL);
     }
     // What was there keeps the marks that it has.
     let kept = before.control & (Control::DACL_AUTO_INHERITED | Control::SACL_AUTO_INHERITED);

@@ -35,11 +35,10 @@ const DAMAGES: [Damage; 5] = [
 
 #[test]
 fn a_stream_that_lacks_a_part_is_told_and_taken_out() {
-    for number in 0..DAMAGES.len() {
+    for (damage, by) in DAMAGES {
         with(async move |world| {
             let slot = prepare(world).await;
             let (file, shard) = (world.data.number, keys::shard(world.data.number));
-            let (damage, by) = DAMAGES[number];
             world
                 .damage(|view| {
                     damage(view, file, shard, slot)?;
