@@ -1,9 +1,28 @@
-//! Who may do what, by owner, group and mode (POSIX.1-2017 4.5).
+//! Who may do what: by owner, group and mode (POSIX.1-2017 4.5), and by security descriptors ([MS-DTYP] 2.5.3) where a
+//! file has one of its own, or the caller comes with a token.
+//!
+//! ```text
+//!                          file without a descriptor    file with one
+//!   POSIX, unchecked       mode                         descriptor
+//!   POSIX, checked         nothing                      descriptor: who checked knows only the mode that it amounts to
+//!   user 0                 everything                   everything
+//!   token, unchecked       descriptor of the mode       descriptor
+//!   token, checked         nothing                      nothing
+//! ```
 //!
 //! Invariant: user 0 may do everything, but execute what nobody may.
 
-use crate::change::{Stop, refuse};
-use crate::error::ErrorKind;
+use std::sync::Arc;
+
+use holdfast_identity::well_known::AUTHENTICATED_USERS;
+use holdfast_identity::{
+    Access, AccessMask, Id, IdMap, Membership, Privileges, Removal, SecurityDescriptor, Token, check, check_removal,
+    check_traverse,
+};
+
+use crate::change::{Stop, View, refuse};
+use crate::descriptors::NOBODY;
+use crate::error::{ErrorKind, VolumeError};
 use crate::quota::Enforce;
 use crate::record::Record;
 use crate::service::{Caller, FileKind};
@@ -16,6 +35,9 @@ pub(crate) const EXECUTE: u32 = 1;
 const STICKY: u32 = 0o1000;
 /// Files in such a directory are of its group.
 pub(crate) const SET_GID: u32 = 0o2000;
+/// What user 0 may do whatever descriptors say.
+const ALL_PRIVILEGES: Privileges = Privileges::all();
+const DENIED: &str = "permissions do not allow it";
 
 impl Caller {
     /// Whether the caller is of a group.
@@ -25,19 +47,66 @@ impl Caller {
 
     /// Which quotas hold for what the caller asks for.
     pub(crate) fn limits(&self) -> Enforce {
-        if self.uid == 0 { Enforce::Trees } else { Enforce::All }
+        if self.is_root() { Enforce::Trees } else { Enforce::All }
+    }
+
+    /// Whether it is user 0 of POSIX.
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid == 0 && self.token.is_none()
     }
 
     pub(crate) fn is_owner(&self, record: &Record) -> bool {
-        self.uid == 0 || self.uid == record.uid
+        // That number stands for all owners without one.
+        let is_somebody = record.security == 0 || record.uid != NOBODY;
+        self.is_root() || self.uid == record.uid && is_somebody
+    }
+
+    /// The caller as checks of descriptors see it: the token that was brought, or that of a POSIX user.
+    pub(crate) fn as_token(&self, ids: &IdMap) -> Result<Arc<Token>, VolumeError> {
+        if let Some(token) = &self.token {
+            return Ok(token.clone());
+        }
+        let of_groups = self.groups.iter().chain([&self.gid]).map(|gid| Id::Group(*gid));
+        let all = of_groups.chain([Id::User(self.uid)]);
+        // What was created before an account got its identifier names it by its number.
+        let both = all.flat_map(|id| [ids.sid_of(id), IdMap::unmapped(id)]);
+        let sids: Vec<_> = both.chain([AUTHENTICATED_USERS]).map(|sid| (sid, Membership::Enabled)).collect();
+        let privileges = if self.is_root() { ALL_PRIVILEGES } else { Privileges::empty() };
+        let token = Token::new(ids.sid_of(Id::User(self.uid)), ids.sid_of(Id::Group(self.gid)), &sids, privileges);
+        token.map(Arc::new).map_err(|error| VolumeError::new(ErrorKind::AccessDenied, error.to_string()))
     }
 }
 
+/// The descriptor by which it is decided what a caller may do with a file, if it is decided by one.
+fn deciding(view: &View<'_>, caller: &Caller, record: &Record) -> Option<Arc<SecurityDescriptor>> {
+    let is_deciding = match caller.token {
+        Some(_) => !caller.is_checked,
+        None => record.security != 0 && !caller.is_root(),
+    };
+    is_deciding.then(|| view.known_descriptors().of(record))
+}
+
+/// The rights that bits of POSIX stand for (RFC 8881 6.3.2).
+fn rights(mask: u32) -> AccessMask {
+    let pairs = [
+        (READ, AccessMask::READ_DATA),
+        (WRITE, AccessMask::WRITE_DATA | AccessMask::APPEND_DATA),
+        (EXECUTE, AccessMask::EXECUTE),
+    ];
+    pairs.iter().filter(|(bit, _)| mask & bit != 0).fold(AccessMask::empty(), |all, (_, rights)| all | *rights)
+}
+
 /// Whether the caller may do all of `mask`.
-pub(crate) fn is_allowed(caller: &Caller, record: &Record, mask: u32) -> bool {
+pub(crate) fn is_allowed(view: &View<'_>, caller: &Caller, record: &Record, mask: u32) -> Result<bool, Stop> {
+    if let Some(descriptor) = deciding(view, caller, record) {
+        return has_rights(view, caller, record, &descriptor, rights(mask));
+    }
+    if caller.token.is_some() {
+        return Ok(true);
+    }
     if caller.uid == 0 {
         let may_execute = record.kind == FileKind::Directory || record.mode & 0o111 != 0;
-        return mask & EXECUTE == 0 || may_execute;
+        return Ok(mask & EXECUTE == 0 || may_execute);
     }
     let class = if caller.uid == record.uid {
         6
@@ -46,20 +115,89 @@ pub(crate) fn is_allowed(caller: &Caller, record: &Record, mask: u32) -> bool {
     } else {
         0
     };
-    record.mode >> class & mask == mask
+    Ok(record.mode >> class & mask == mask)
+}
+
+fn has_rights(
+    view: &View<'_>,
+    caller: &Caller,
+    record: &Record,
+    descriptor: &SecurityDescriptor,
+    rights: AccessMask,
+) -> Result<bool, Stop> {
+    let token = caller.as_token(&view.known_descriptors().ids())?;
+    let mut rights = rights;
+    if record.is_directory() && token.privileges().contains(Privileges::CHANGE_NOTIFY) {
+        // Directories are passed through by privilege.
+        rights -= AccessMask::EXECUTE;
+    }
+    Ok(check(descriptor, &token, Access::to(rights)).is_ok())
 }
 
 /// Refuses what the caller may not do, unless that was checked.
-pub(crate) fn allow(caller: &Caller, record: &Record, mask: u32) -> Result<(), Stop> {
-    if caller.is_checked || is_allowed(caller, record, mask) {
+pub(crate) fn allow(view: &View<'_>, caller: &Caller, record: &Record, mask: u32) -> Result<(), Stop> {
+    let is_known = caller.is_checked && deciding(view, caller, record).is_none();
+    if is_known || is_allowed(view, caller, record, mask)? {
         return Ok(());
     }
-    refuse(ErrorKind::AccessDenied, "permissions do not allow it")
+    refuse(ErrorKind::AccessDenied, DENIED)
+}
+
+/// Refuses what a descriptor does not grant, where one decides; says whether one does.
+pub(crate) fn allow_rights(
+    view: &View<'_>,
+    caller: &Caller,
+    record: &Record,
+    rights: AccessMask,
+) -> Result<bool, Stop> {
+    match deciding(view, caller, record) {
+        None => Ok(false),
+        Some(descriptor) if has_rights(view, caller, record, &descriptor, rights)? => Ok(true),
+        Some(_) => refuse(ErrorKind::AccessDenied, DENIED),
+    }
+}
+
+/// Refuses to change the data of a file that is read-only, or to remove it, to those who know of that ([MS-FSA] 2.1.5.1.2.1).
+/// Users of POSIX do not.
+pub(crate) fn allow_change(caller: &Caller, record: &Record) -> Result<(), Stop> {
+    if caller.token.is_some() && record.is_read_only() {
+        return refuse(ErrorKind::AccessDenied, "the file is read-only: take that attribute away first");
+    }
+    Ok(())
+}
+
+/// Refuses to put a name into a directory that is not the caller's to fill.
+pub(crate) fn allow_adding(
+    view: &View<'_>,
+    caller: &Caller,
+    directory: &Record,
+    is_directory: bool,
+) -> Result<(), Stop> {
+    let right = if is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
+    if allow_rights(view, caller, directory, right | AccessMask::EXECUTE)? {
+        return Ok(());
+    }
+    allow(view, caller, directory, WRITE | EXECUTE)
 }
 
 /// Refuses to take a name out of a directory that is not the caller's to take.
-pub(crate) fn allow_removal(caller: &Caller, directory: &Record, child: &Record) -> Result<(), Stop> {
-    allow(caller, directory, WRITE | EXECUTE)?;
+pub(crate) fn allow_removal(view: &View<'_>, caller: &Caller, directory: &Record, child: &Record) -> Result<(), Stop> {
+    let by_descriptors =
+        deciding(view, caller, directory).is_some() || deciding(view, caller, child).is_some() && !caller.is_checked;
+    if by_descriptors {
+        let known = view.known_descriptors();
+        let (of_file, of_directory) = (known.of(child), known.of(directory));
+        let token = caller.as_token(&known.ids())?;
+        let removal = Removal {
+            file: &of_file,
+            directory: &of_directory,
+            is_sticky: directory.mode & STICKY != 0,
+            backup_intent: false,
+        };
+        let allowed = check_traverse(&of_directory, &token).and_then(|()| check_removal(removal, &token));
+        return if allowed.is_ok() { Ok(()) } else { refuse(ErrorKind::AccessDenied, DENIED) };
+    }
+    allow(view, caller, directory, WRITE | EXECUTE)?;
     let is_free = directory.mode & STICKY == 0 || caller.is_owner(child) || caller.is_owner(directory);
     if caller.is_checked || is_free {
         return Ok(());

@@ -2,13 +2,15 @@
 //!
 //! Invariant: of attributes that are set together, all are, or none.
 
+use holdfast_identity::{AccessMask, Privileges};
+
 use crate::access::{self, READ, WRITE};
-use crate::change::{Need, Stop, refuse};
+use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::record::Record;
-use crate::service::{Attributes, Caller, FileId, FileKind, SetAttributes, SetTime, Time};
+use crate::service::{Attributes, Caller, DosAttributes, FileId, FileKind, OpenMode, SetAttributes, SetTime, Time};
 use crate::store::held;
 use crate::volume::{Volume, directory_of, put_record, record_of};
 
@@ -46,7 +48,7 @@ impl Volume {
 
     pub(crate) async fn may(&self, caller: &Caller, id: FileId, mask: u32) -> Result<(), VolumeError> {
         let shard = [keys::shard(id.number)];
-        let allowed = self.store.look(&shard, |view| Ok(access::is_allowed(caller, &record_of(view, id)?, mask)));
+        let allowed = self.store.look(&shard, |view| access::is_allowed(view, caller, &record_of(view, id)?, mask));
         if allowed.await? {
             Ok(())
         } else {
@@ -102,11 +104,15 @@ impl Volume {
             .store
             .change([keys::shard(id.number)], Need::Less, |view| {
                 let mut record = record_of(view, id)?;
-                check(caller, &record, set)?;
+                check(view, caller, &record, set)?;
                 view.enforce(caller.limits());
                 let (accessed, modified) = lazy.unwrap_or_default();
                 record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
-                record.modified = modified.map_or(record.modified, |time| time.max(record.modified));
+                if let Some(modified) = modified {
+                    record.modified = modified.max(record.modified);
+                    record.note_data();
+                }
+                self.set_owner_and_mode(view, &mut record, set)?;
                 apply(caller, &mut record, set, now);
                 record.change = self.next_change();
                 put_record(view, id.number, &record)?;
@@ -126,15 +132,22 @@ impl Volume {
 }
 
 /// Refuses what the caller may not set.
-pub(crate) fn check(caller: &Caller, record: &Record, set: &SetAttributes) -> Result<(), Stop> {
+pub(crate) fn check(view: &View<'_>, caller: &Caller, record: &Record, set: &SetAttributes) -> Result<(), Stop> {
     let refused = || refuse(ErrorKind::NotPermitted, "only the owner or an administrator may do it");
     if set.size_bytes.is_some() {
-        access::allow(caller, record, WRITE)?;
+        access::allow(view, caller, record, WRITE)?;
+    }
+    if caller.token.is_some() {
+        return check_token(view, caller, record, set);
+    }
+    if set.mode.is_some_and(|mode| (mode ^ record.mode) & 0o777 != 0) {
+        // Who checked knows only the mode, and not who may change it.
+        access::allow_rights(view, caller, record, AccessMask::WRITE_DAC)?;
     }
     if caller.is_checked || caller.uid == 0 {
         return Ok(());
     }
-    let is_owner = caller.uid == record.uid;
+    let is_owner = caller.is_owner(record);
     if set.mode.is_some() && !is_owner {
         return refused();
     }
@@ -144,13 +157,35 @@ pub(crate) fn check(caller: &Caller, record: &Record, set: &SetAttributes) -> Re
         return refused();
     }
     let given = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
-    if (given(set.accessed) || given(set.modified) || given(set.created)) && !is_owner {
+    if (given(set.accessed) || given(set.modified) || given(set.created) || set.dos.is_some()) && !is_owner {
         return refused();
     }
-    if (set.accessed.is_some() || set.modified.is_some()) && !is_owner && !access::is_allowed(caller, record, WRITE) {
+    if (set.accessed.is_some() || set.modified.is_some())
+        && !is_owner
+        && !access::is_allowed(view, caller, record, WRITE)?
+    {
         return refuse(ErrorKind::AccessDenied, "permissions do not allow it");
     }
     Ok(())
+}
+
+/// The same of a caller with a token, by the rights that the descriptor grants.
+fn check_token(view: &View<'_>, caller: &Caller, record: &Record, set: &SetAttributes) -> Result<(), Stop> {
+    let is_chown = set.uid.is_some() || set.gid.is_some();
+    let is_timed = set.accessed.is_some() || set.modified.is_some() || set.created.is_some() || set.dos.is_some();
+    let of_parts = [
+        (set.mode.is_some(), AccessMask::WRITE_DAC),
+        (is_chown, AccessMask::WRITE_OWNER),
+        (is_timed, AccessMask::WRITE_ATTRIBUTES),
+    ];
+    let needed = of_parts.iter().filter(|(is_set, _)| *is_set);
+    access::allow_rights(view, caller, record, needed.fold(AccessMask::empty(), |all, (_, right)| all | *right))?;
+    let is_own = set.uid.is_none_or(|uid| uid == record.uid || uid == caller.uid);
+    let may_restore = caller.token.as_ref().is_some_and(|token| token.privileges().contains(Privileges::RESTORE));
+    if is_own || may_restore {
+        return Ok(());
+    }
+    refuse(ErrorKind::NotPermitted, "only who may restore files may give them to somebody else")
 }
 
 fn apply(caller: &Caller, record: &mut Record, set: &SetAttributes, now: Time) {
@@ -158,18 +193,19 @@ fn apply(caller: &Caller, record: &mut Record, set: &SetAttributes, now: Time) {
         SetTime::Now => now,
         SetTime::At(time) => time,
     };
-    if let Some(mode) = set.mode {
-        record.mode = mode & 0o7777;
-        let loses_group = !caller.is_checked && caller.uid != 0 && !caller.is_in(record.gid);
+    if set.mode.is_some() {
+        let loses_group = !caller.is_checked && !caller.is_root() && !caller.is_in(record.gid);
         if loses_group && !record.is_directory() {
             record.mode &= !access::SET_GID;
         }
     }
-    if set.uid.is_some() || set.gid.is_some() {
-        (record.uid, record.gid) = (set.uid.unwrap_or(record.uid), set.gid.unwrap_or(record.gid));
-        if !caller.is_checked && caller.uid != 0 && record.kind == FileKind::Regular && set.mode.is_none() {
-            record.mode &= !SET_IDS;
-        }
+    let is_given_away = (set.uid.is_some() || set.gid.is_some()) && set.mode.is_none();
+    if is_given_away && !caller.is_checked && !caller.is_root() && record.kind == FileKind::Regular {
+        record.mode &= !SET_IDS;
+    }
+    if let Some(dos) = set.dos {
+        let kept = record.attributes & !DosAttributes::SETTABLE.bits();
+        record.attributes = kept | (dos & DosAttributes::SETTABLE).bits();
     }
     record.accessed = set.accessed.map_or(record.accessed, time);
     record.modified = set.modified.map_or(record.modified, time);
@@ -179,13 +215,16 @@ fn apply(caller: &Caller, record: &mut Record, set: &SetAttributes, now: Time) {
 
 impl Volume {
     /// Refuses to open a file for what the caller may not do.
-    pub(crate) fn check_open(caller: &Caller, record: &Record, read: bool, write: bool) -> Result<(), Stop> {
+    pub(crate) fn check_open(view: &View<'_>, caller: &Caller, record: &Record, mode: OpenMode) -> Result<(), Stop> {
         match record.kind {
             FileKind::Regular => {}
             FileKind::Directory => return refuse(ErrorKind::IsDirectory, "it is a directory"),
             _ => return refuse(ErrorKind::Invalid, "it holds no data"),
         }
-        let mask = if read { READ } else { 0 } | if write { WRITE } else { 0 };
-        access::allow(caller, record, mask)
+        let mask = if mode.read { READ } else { 0 } | if mode.write { WRITE } else { 0 };
+        if mode.write && !record.is_directory() {
+            access::allow_change(caller, record)?;
+        }
+        access::allow(view, caller, record, mask)
     }
 }

@@ -19,12 +19,15 @@
 use std::sync::Arc;
 
 use holdfast_device::IoSlice;
+use holdfast_identity::{
+    Access, AccessMask, Explanation, Id, IdMap, Node, SecurityDescriptor, check, computed, explain,
+};
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::open_files::Handle;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    Seek, SetAttributes, SetMode, Usage,
+    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::snapshots::Snapshot;
 use crate::volume::Volume;
@@ -35,6 +38,8 @@ pub const SNAPSHOTS: &[u8] = b".snapshots";
 const PAST: u64 = 1 << 62;
 /// Bits of the number of a file in them.
 const NUMBER_BITS: u32 = 46;
+/// Permission bits of the directory of snapshots.
+const TOP_MODE: u32 = 0o555;
 /// Permission bits of to write.
 const WRITE: u32 = 2;
 
@@ -157,7 +162,7 @@ impl Browsed {
         Ok(Attributes {
             id: Self::top(),
             kind: FileKind::Directory,
-            mode: 0o555,
+            mode: TOP_MODE,
             links: 2 + snapshots.len() as u32,
             size_bytes: snapshots.len() as u64,
             allocated_bytes: 0,
@@ -168,6 +173,16 @@ impl Browsed {
             change: self.volume.store.snapshots.changes(),
             ..root
         })
+    }
+
+    fn ids(&self) -> Arc<IdMap> {
+        self.volume.store.descriptors.ids()
+    }
+
+    /// The directory of snapshots is user 0's, and everybody may look at it.
+    fn top_security(&self) -> SecurityDescriptor {
+        let ids = self.ids();
+        computed(ids.sid_of(Id::User(0)), ids.sid_of(Id::Group(0)), TOP_MODE, Node::Directory)
     }
 
     fn list_top(&self, cursor: u64, most: usize) -> Vec<Snapshot> {
@@ -450,6 +465,153 @@ impl FileService for Browsed {
             Place::Top => Ok(Vec::new()),
             Place::Past(past) => past.view.list_extended(caller, past.inner(id)).await,
         }
+    }
+
+    async fn create_secured(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.check_now(&[dir])?;
+        self.check_name(caller, dir, name).await?;
+        self.volume.create_secured(caller, dir, name, new, given).await
+    }
+
+    async fn security(&self, caller: &Caller, id: FileId) -> Result<SecurityDescriptor, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.security(caller, id).await,
+            Place::Top => Ok(self.top_security()),
+            Place::Past(past) => past.view.security(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn set_security(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        parts: SecurityParts,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_security(caller, id, parts, given).await
+    }
+
+    async fn granted(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<AccessMask, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.granted(caller, id, desired).await,
+            Place::Top => {
+                let token = caller.as_token(&self.ids())?;
+                let granted = check(&self.top_security(), &token, Access::to(desired));
+                granted.map_err(|refused| VolumeError::new(ErrorKind::AccessDenied, refused.to_string()))
+            }
+            Place::Past(past) => past.view.granted(caller, past.inner(id), desired).await,
+        }
+    }
+
+    async fn explain(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<Explanation, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.explain(caller, id, desired).await,
+            Place::Top => {
+                let token = caller.as_token(&self.ids())?;
+                Ok(explain(&self.top_security(), &token, Access::to(desired)))
+            }
+            Place::Past(past) => past.view.explain(caller, past.inner(id), desired).await,
+        }
+    }
+
+    async fn streams(&self, caller: &Caller, id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.streams(caller, id).await,
+            Place::Top => Ok(Vec::new()),
+            Place::Past(past) => past.view.streams(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn create_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.create_stream(caller, id, name, mode).await
+    }
+
+    async fn read_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.read_stream(caller, id, name, offset, len).await,
+            Place::Top => Err(VolumeError::new(ErrorKind::NotFound, "the file has no such stream")),
+            Place::Past(past) => past.view.read_stream(caller, past.inner(id), name, offset, len).await,
+        }
+    }
+
+    async fn write_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.write_stream(caller, id, name, offset, bytes).await
+    }
+
+    async fn set_stream_length(&self, caller: &Caller, id: FileId, name: &[u8], len: u64) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_stream_length(caller, id, name, len).await
+    }
+
+    async fn remove_stream(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.remove_stream(caller, id, name).await
+    }
+
+    async fn rename_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        to: &[u8],
+        replaces: bool,
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.rename_stream(caller, id, name, to, replaces).await
+    }
+
+    async fn reparse(&self, caller: &Caller, id: FileId) -> Result<ReparsePoint, VolumeError> {
+        match self.place(id)? {
+            Place::Now => self.volume.reparse(caller, id).await,
+            Place::Top => Err(VolumeError::new(ErrorKind::NoReparse, "the file has no reparse point")),
+            Place::Past(past) => past.view.reparse(caller, past.inner(id)).await,
+        }
+    }
+
+    async fn set_reparse(&self, caller: &Caller, id: FileId, point: &ReparsePoint) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_reparse(caller, id, point).await
+    }
+
+    async fn remove_reparse(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        tag: u32,
+        guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.remove_reparse(caller, id, tag, guid).await
     }
 
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {

@@ -19,6 +19,7 @@ use std::sync::{Arc, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::delayed::EXTENTS_OF_NODE;
+use crate::descriptors::{Descriptors, Pending};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::keys;
@@ -51,6 +52,8 @@ pub(crate) enum Stop {
     Tree(u8),
     /// Nodes that change would have no room.
     Room,
+    /// The volume does not say yet that it has a feature of the second kind.
+    Feature(u64),
     /// It cannot be done.
     Refused(VolumeError),
 }
@@ -112,6 +115,8 @@ pub(crate) struct View<'a> {
     follows_data: bool,
     enforce: Enforce,
     redeemed: u64,
+    /// Security descriptors that this change puts in or takes out.
+    pub descriptors: Pending,
 }
 
 impl<'a> View<'a> {
@@ -127,6 +132,7 @@ impl<'a> View<'a> {
             follows_data: false,
             enforce: Enforce::All,
             redeemed: 0,
+            descriptors: Pending::default(),
         }
     }
 
@@ -236,6 +242,21 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Has a tree be held.
+    pub fn hold(&self, tree: u8) -> Result<(), Stop> {
+        self.index(tree).map(drop)
+    }
+
+    /// The security descriptors of the volume.
+    pub fn known_descriptors(&self) -> &'a Descriptors {
+        &self.store.descriptors
+    }
+
+    /// Has the volume say that it has a feature of the second kind.
+    pub fn need_feature(&self, feature: u64) -> Result<(), Stop> {
+        if self.store.has_feature(feature) { Ok(()) } else { Err(Stop::Feature(feature)) }
+    }
+
     /// Whether the same snapshots have what was born with the one and with the other checkpoint.
     pub fn are_alike(&self, one: u64, other: u64) -> bool {
         self.store.snapshots.are_alike(one, other)
@@ -327,6 +348,7 @@ impl<'a> View<'a> {
         for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == QUOTA_TREE) {
             store.ledger.define(key, value.as_deref());
         }
+        store.descriptors.settle(std::mem::take(&mut self.descriptors));
         store.files.fetch_add(derived.files, Ordering::Relaxed);
         if need == Need::Replayed {
             return Ok(store.log.last());
@@ -578,6 +600,7 @@ impl Store {
                     numbers.dedup();
                 }
                 Stop::Zone(zone) => Box::pin(self.need_zone(zone)).await?,
+                Stop::Feature(feature) => Box::pin(self.use_feature(feature)).await?,
                 Stop::Node(missing) => {
                     if let Some((node, error)) = wrong.take()
                         && node == missing

@@ -45,6 +45,10 @@ pub enum ErrorKind {
     TooManyLinks,
     /// The file would be larger than files can be.
     TooLarge,
+    /// The file has no reparse point.
+    NoReparse,
+    /// The file has a reparse point of another tag.
+    OtherReparse,
     /// There is no such extended attribute, data or hole.
     NoData,
     /// The file counts for another directory tree's quota than the directory does.
@@ -64,7 +68,7 @@ impl ErrorKind {
             Self::Io | Self::Corrupt | Self::Format => 5,
             Self::NoSpace => 28,
             Self::Quota => 122,
-            Self::Invalid => 22,
+            Self::Invalid | Self::NoReparse | Self::OtherReparse => 22,
             Self::ReadOnly => 30,
             Self::NotFound => 2,
             Self::Stale => 116,
@@ -95,6 +99,8 @@ impl ErrorKind {
             Self::NoSpace => 0xC000_007F,
             Self::Quota => 0xC000_0044,
             Self::Invalid => 0xC000_000D,
+            Self::NoReparse => 0xC000_0275,
+            Self::OtherReparse => 0xC000_0277,
             Self::ReadOnly => 0xC000_00A2,
             Self::NotFound => 0xC000_0034,
             Self::Stale => 0xC000_0128,
@@ -122,7 +128,7 @@ impl ErrorKind {
             Self::Io | Self::Corrupt | Self::Format => 5,
             Self::NoSpace => 28,
             Self::Quota => 69,
-            Self::Invalid => 22,
+            Self::Invalid | Self::NoReparse | Self::OtherReparse => 22,
             Self::ReadOnly => 30,
             Self::NotFound | Self::NoData => 2,
             Self::Stale => 70,

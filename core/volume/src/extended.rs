@@ -2,6 +2,9 @@
 //!
 //! Invariant: all parts of a value are changed together.
 
+use holdfast_identity::AccessMask;
+
+use crate::access;
 use crate::change::{Need, Pair, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, kind};
@@ -14,6 +17,8 @@ const MAX_VALUE: usize = 64 << 10;
 const MAX_NAME: usize = 255;
 /// Bytes of all names of a file with their ends (`XATTR_LIST_MAX` of Linux).
 const MAX_LIST: usize = 64 << 10;
+/// Why one that is not there is not removed.
+const NONE: &str = "there is no such extended attribute";
 /// Bytes of a part.
 pub(crate) const PART: usize = 4000;
 
@@ -64,15 +69,17 @@ impl Volume {
         let need = if value.is_some() { Need::More } else { Need::Less };
         let change = self.store.change([shard], need, |view| {
             let mut record = record_of(view, id)?;
-            if !caller.is_checked
-                && !caller.is_owner(&record)
-                && !crate::access::is_allowed(caller, &record, crate::access::WRITE)
-            {
-                return refuse(ErrorKind::AccessDenied, "permissions do not allow it");
-            }
             let before = parts(view, id.number, name)?;
+            if value.is_none() && before.is_empty() && caller.is_checked {
+                // Whoever writes to a program asks to take away what gives it privileges, mostly nothing.
+                return refuse(ErrorKind::NoData, NONE);
+            }
+            let by_descriptor = access::allow_rights(view, caller, &record, AccessMask::WRITE_EA)?;
+            if !by_descriptor && !caller.is_owner(&record) {
+                access::allow(view, caller, &record, access::WRITE)?;
+            }
             match (before.is_empty(), mode) {
-                (true, SetMode::Replace) => return refuse(ErrorKind::NoData, "there is no such extended attribute"),
+                (true, SetMode::Replace) => return refuse(ErrorKind::NoData, NONE),
                 (false, SetMode::Create) => {
                     return refuse(ErrorKind::Exists, "the extended attribute is there already");
                 }

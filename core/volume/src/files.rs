@@ -2,10 +2,11 @@
 
 use futures_util::future::join;
 use holdfast_device::IoSlice;
+use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor};
 use holdfast_model::BLOCK_BYTES;
 
-use crate::access::{self, EXECUTE, WRITE};
-use crate::change::Need;
+use crate::access;
+use crate::change::{Need, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::open_files::{File, Handle, Left, Stamped, Use};
@@ -13,7 +14,7 @@ use crate::record::Record;
 use crate::removal;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    Seek, SetAttributes, SetMode, Usage,
+    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::store::{held, zones_left};
 use crate::volume::{ROOT, Volume, directory_of, put_record, record_of};
@@ -25,7 +26,7 @@ const COPY_BYTES: u64 = 1 << 20;
 impl Volume {
     pub(crate) async fn open_file(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
         let file = self.open.enter(id, Use::Handle);
-        let check = |record: &Record| Self::check_open(caller, record, mode.read, mode.write);
+        let check = |view: &View<'_>, record: &Record| Self::check_open(view, caller, record, mode);
         if let Err(error) = self.load_state(&file, Use::Handle, check).await {
             self.leave(&file, Use::Handle).await?;
             return Err(error);
@@ -86,6 +87,7 @@ impl Volume {
         record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
         if let Some(modified) = modified {
             record.modified = modified.max(record.modified);
+            record.note_data();
             record.changed = modified.max(record.changed);
             record.change = self.next_change();
         }
@@ -206,7 +208,7 @@ impl FileService for Volume {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError> {
-        self.create_name(caller, dir, name, new, caller.limits()).await
+        self.create_name(caller, dir, name, new, None, caller.limits()).await
     }
 
     async fn create_unnamed(
@@ -223,9 +225,10 @@ impl FileService for Volume {
         let file = self.open.enter(id, Use::Handle);
         let created = self.store.change([keys::shard(dir.number), DEFERRED_TREE], Need::More, |view| {
             let directory = directory_of(view, dir)?;
-            access::allow(caller, &directory, WRITE | EXECUTE)?;
+            access::allow_adding(view, caller, &directory, false)?;
             view.enforce(caller.limits());
-            let record = Record { links: 0, ..self.new_record(caller, &directory, new, id) };
+            let mut record = Record { links: 0, ..self.new_record(caller, &directory, new, id) };
+            self.secure_new(view, caller, &directory, &mut record, None)?;
             put_record(view, id.number, &record)?;
             removal::defer(view, id.number)?;
             Ok(record)
@@ -365,6 +368,113 @@ impl FileService for Volume {
         self.extended_names(id).await
     }
 
+    async fn create_secured(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.create_name(caller, dir, name, new, Some(given), caller.limits()).await
+    }
+
+    async fn security(&self, caller: &Caller, id: FileId) -> Result<SecurityDescriptor, VolumeError> {
+        self.security_of(caller, id).await
+    }
+
+    async fn set_security(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        parts: SecurityParts,
+        given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        self.set_security_of(caller, id, parts, given).await
+    }
+
+    async fn granted(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<AccessMask, VolumeError> {
+        self.granted_of(caller, id, desired).await
+    }
+
+    async fn explain(&self, caller: &Caller, id: FileId, desired: AccessMask) -> Result<Explanation, VolumeError> {
+        self.explain_of(caller, id, desired).await
+    }
+
+    async fn streams(&self, caller: &Caller, id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        self.streams_of(caller, id).await
+    }
+
+    async fn create_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        self.create_stream_of(caller, id, name, mode).await
+    }
+
+    async fn read_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        self.read_stream_of(caller, id, name, offset, len).await
+    }
+
+    async fn write_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        self.make_room().await;
+        self.write_stream_of(caller, id, name, offset, bytes).await
+    }
+
+    async fn set_stream_length(&self, caller: &Caller, id: FileId, name: &[u8], len: u64) -> Result<(), VolumeError> {
+        self.set_stream_length_of(caller, id, name, len).await
+    }
+
+    async fn remove_stream(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {
+        self.remove_stream_of(caller, id, name).await
+    }
+
+    async fn rename_stream(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        to: &[u8],
+        replaces: bool,
+    ) -> Result<(), VolumeError> {
+        self.rename_stream_of(caller, id, name, to, replaces).await
+    }
+
+    async fn reparse(&self, caller: &Caller, id: FileId) -> Result<ReparsePoint, VolumeError> {
+        self.reparse_of(caller, id).await
+    }
+
+    async fn set_reparse(&self, caller: &Caller, id: FileId, point: &ReparsePoint) -> Result<(), VolumeError> {
+        self.set_reparse_of(caller, id, point).await
+    }
+
+    async fn remove_reparse(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        tag: u32,
+        guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        self.remove_reparse_of(caller, id, (tag, guid)).await
+    }
+
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {
         self.usage_at(at).await
     }
@@ -416,7 +526,7 @@ impl Volume {
                 if record.is_directory() {
                     return change::refuse(ErrorKind::IsDirectory, "it is a directory");
                 }
-                crate::attributes::check(caller, &record, set)
+                crate::attributes::check(view, caller, &record, set)
             })
             .await
     }

@@ -4,9 +4,10 @@
 //!   file (8) │ 0                              its record
 //!            │ 1 │ parent (8) │ slot (8)      a further name
 //!            │ 2 │ slot (8)                   an entry of the directory
-//!            │ 3                              a stream
+//!            │ 3 │ slot (8) │ part (2)        a stream: what it is, and its bytes
 //!            │ 4 │ name, 0, part (1)          an extended attribute
 //!            │ 5                              where a symbolic link leads
+//!            │ 5 │ part (1)                   a reparse point
 //!            │ 6 │ stream (4) │ end (8)       an extent, by the block of the file behind it
 //!   owner:     place (8)                      whose a block is, or was when a snapshot was made that keeps it
 //! ```
@@ -26,6 +27,7 @@ pub(crate) mod kind {
     pub const RECORD: u8 = 0;
     pub const LINK: u8 = 1;
     pub const ENTRY: u8 = 2;
+    pub const STREAM: u8 = 3;
     pub const EXTENDED: u8 = 4;
     pub const REPARSE: u8 = 5;
     pub const EXTENT: u8 = 6;
@@ -72,6 +74,31 @@ pub(crate) fn extended(file: u64, name: &[u8], number: u8) -> Vec<u8> {
     let mut key = part(file, kind::EXTENDED, name);
     key.extend_from_slice(&[0, number]);
     key
+}
+
+/// A part of a stream; 0 says what it is.
+pub(crate) fn stream(file: u64, slot: u64, number: u16) -> Vec<u8> {
+    let mut key = part(file, kind::STREAM, &slot.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// What begins the keys of all streams whose names meet in a bucket, by its first slot.
+pub(crate) fn stream_bucket(file: u64, slot: u64) -> Vec<u8> {
+    part(file, kind::STREAM, &slot.to_be_bytes()[..7])
+}
+
+/// Slot and part of the key of a stream.
+pub(crate) fn read_stream(key: &[u8]) -> Option<(u64, u16)> {
+    if key.len() != 19 || key[8] != kind::STREAM {
+        return None;
+    }
+    Some((number(key, 9)?, u16::from_be_bytes(key[17..19].try_into().expect("two bytes"))))
+}
+
+/// A part of a reparse point.
+pub(crate) fn reparse_part(file: u64, number: u8) -> Vec<u8> {
+    part(file, kind::REPARSE, &[number])
 }
 
 pub(crate) fn reparse(file: u64) -> Vec<u8> {

@@ -42,6 +42,9 @@
 //!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
 //!  reclaim.rs     what no snapshot has any more given back
+//!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
+//!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
+//!  reparse.rs     what a file stands for
 //! ```
 //!
 //! Invariants:
@@ -58,6 +61,7 @@ mod capture;
 mod change;
 mod checkpoint;
 mod delayed;
+mod descriptors;
 mod differences;
 mod error;
 mod extended;
@@ -88,19 +92,23 @@ mod read;
 mod rebuild;
 mod reclaim;
 mod record;
+mod reinherit;
 mod relocate;
 mod remake;
 mod removal;
 mod repair;
+mod reparse;
 mod replay;
 mod room;
 mod rooms;
 pub mod salvage;
 mod scan;
+mod security;
 pub mod service;
 mod shrink;
 mod snapshots;
 mod store;
+mod streams;
 pub mod superblock;
 mod transaction;
 mod tree;
@@ -121,6 +129,7 @@ pub use error::{ErrorKind, VolumeError};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
 pub use quota::{Limits, Quota, QuotaState, Subject};
+pub use reinherit::Reinheriting;
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
 pub use shrink::{ShrinkPlan, Steps};
@@ -131,7 +140,7 @@ pub use verbs::{Severity, Verb};
 pub use volume::{Volume, VolumeFormat, WallClock};
 
 /// The trees of a volume: files are spread over 32 shards by their ids; what all share comes after them.
-pub const TREES: u8 = 40;
+pub const TREES: u8 = 43;
 /// The first tree that is not a shard of files.
 pub const SHARED_TREES: u8 = 32;
 /// The tree of the classes of zones.
@@ -150,6 +159,9 @@ pub(crate) const QUOTA_TREE: u8 = 37;
 pub(crate) const SNAPSHOT_TREE: u8 = 38;
 /// The tree that has once more what names of the volume depend on, and its snapshots.
 pub(crate) const SETTINGS_TWIN: u8 = 39;
+/// The tree of security descriptors, and the one that has them once more.
+pub(crate) const SECURITY_TREE: u8 = 41;
+pub(crate) const SECURITY_TWIN: u8 = 42;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.

@@ -47,7 +47,7 @@ impl Volume {
         let shard = keys::shard(dir.number);
         self.store
             .look([shard], |view| {
-                access::allow(caller, &directory_of(view, dir)?, READ)?;
+                access::allow(view, caller, &directory_of(view, dir)?, READ)?;
                 let from = keys::entry(dir.number, cursor + 1);
                 let prefix = keys::prefix(dir.number, keys::kind::ENTRY);
                 let mut entries = Vec::new();

@@ -3,7 +3,9 @@
 //! Invariants: each name of a directory leads to a file that knows it, and the other way round; both sides change
 //! together. A directory has one name, and is not below itself.
 
-use crate::access::{self, EXECUTE, SET_GID, WRITE};
+use holdfast_identity::SecurityDescriptor;
+
+use crate::access::{self, EXECUTE, SET_GID};
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
@@ -103,6 +105,7 @@ impl Volume {
 
     pub(crate) fn touch(&self, record: &mut Record, now: Time) {
         (record.modified, record.changed, record.change) = (now, now, self.next_change());
+        record.note_data();
     }
 
     pub(crate) async fn lookup_name(
@@ -118,7 +121,7 @@ impl Volume {
             .store
             .look([keys::shard(dir.number)], |view| {
                 let directory = directory_of(view, dir)?;
-                access::allow(caller, &directory, EXECUTE)?;
+                access::allow(view, caller, &directory, EXECUTE)?;
                 let Some(found) = self.find(view, dir.number, name, caller.ignores_case)? else { return Ok(None) };
                 let child = found.entry.child;
                 Ok(Some(self.with_open(record_of(view, child)?.facts(child.number))))
@@ -145,7 +148,7 @@ impl Volume {
         if inherits && is_directory {
             mode |= SET_GID;
         }
-        Record {
+        let mut record = Record {
             generation: id.generation,
             kind: new.kind,
             attributes: 0,
@@ -164,7 +167,9 @@ impl Volume {
             change: self.next_change(),
             link: Link::default(),
             inline: (new.kind == FileKind::Regular).then(Vec::new),
-        }
+        };
+        record.note_data();
+        record
     }
 
     pub(crate) async fn create_name(
@@ -173,6 +178,7 @@ impl Volume {
         dir: FileId,
         name: &[u8],
         new: &NewFile<'_>,
+        given: Option<&SecurityDescriptor>,
         enforce: Enforce,
     ) -> Result<Attributes, VolumeError> {
         Names::check(name)?;
@@ -188,9 +194,10 @@ impl Volume {
             .change(&trees, Need::More, |view| {
                 let mut directory = directory_of(view, dir)?;
                 let slot = self.slot_for_new(view, dir.number, name, caller.ignores_case)?;
-                access::allow(caller, &directory, WRITE | EXECUTE)?;
+                access::allow_adding(view, caller, &directory, is_directory)?;
                 view.enforce(enforce);
                 let mut record = self.new_record(caller, &directory, new, id);
+                self.secure_new(view, caller, &directory, &mut record, given)?;
                 record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
                 let entry = DirectoryEntry { child: id, kind: new.kind, name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
@@ -234,7 +241,7 @@ impl Volume {
                 if self.find(view, dir.number, name, caller.ignores_case)?.is_some() {
                     return refuse(ErrorKind::Exists, "the name is taken");
                 }
-                access::allow(caller, &directory, WRITE | EXECUTE)?;
+                access::allow_adding(view, caller, &directory, false)?;
                 record.quota_tree = self.check_link(view, id, &record, &directory)?;
                 let slot = self.free_slot(view, dir.number, name)?;
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
@@ -273,7 +280,8 @@ impl Volume {
                     return refuse(ErrorKind::NotFound, "there is no such name");
                 };
                 let child = record_of(view, found.entry.child)?;
-                access::allow_removal(caller, &directory, &child)?;
+                access::allow_removal(view, caller, &directory, &child)?;
+                access::allow_change(caller, &child)?;
                 match (what, child.is_directory()) {
                     (Remove::File, true) => return refuse(ErrorKind::IsDirectory, "it is a directory"),
                     (Remove::Directory, false) => return refuse(ErrorKind::NotDirectory, "it is no directory"),
@@ -368,14 +376,17 @@ impl Volume {
         };
         let id = moved.entry.child;
         let record = record_of(view, id)?;
-        access::allow_removal(caller, &old_directory, &record)?;
+        access::allow_removal(view, caller, &old_directory, &record)?;
         let there = self.find(view, to.number, new_name, caller.ignores_case)?;
         // A name that changes its case only finds itself.
         let there = there.filter(|there| (to, there.slot) != (from, moved.slot) || there.entry.name == new_name);
-        access::allow(caller, &new_directory, WRITE | EXECUTE)?;
+        access::allow_adding(view, caller, &new_directory, record.is_directory())?;
         if let Some(there) = &there {
             let replaced = record_of(view, there.entry.child)?;
-            access::allow_removal(caller, &new_directory, &replaced)?;
+            access::allow_removal(view, caller, &new_directory, &replaced)?;
+            if mode == Rename::Replace && there.entry.child != id {
+                access::allow_change(caller, &replaced)?;
+            }
             if mode == Rename::NoReplace {
                 return refuse(ErrorKind::Exists, "the name is taken");
             }

@@ -41,7 +41,10 @@ use crate::transaction::Operation;
 use crate::tree::Tree;
 use crate::wreck;
 use crate::zones::{NODE_BLOCKS, Zones};
-use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SNAPSHOT_TREE, TREES, VERB_TREE, ZONE_TREE};
+use crate::{
+    KEY_FILES, QUOTA_TREE, SECURITY_TREE, SECURITY_TWIN, SETTINGS_TREE, SETTINGS_TWIN, SNAPSHOT_TREE, TREES, VERB_TREE,
+    ZONE_TREE,
+};
 
 /// Bytes in front of each group: what is read of it.
 const GROUP_HEAD: usize = 3 * BLOCK_BYTES as usize;
@@ -147,6 +150,7 @@ impl Store {
             files: AtomicI64::new(0),
             ledger: Ledger::default(),
             snapshots: Snapshots::default(),
+            descriptors: Arc::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
             turning: tokio::sync::Mutex::new(()),
@@ -158,6 +162,7 @@ impl Store {
             device: media.device.clone(),
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
+            features: AtomicU64::new(0),
             line: AtomicU32::new(u32::MAX),
             format: *superblock,
             settings,
@@ -201,7 +206,7 @@ impl Store {
         if let Some(gap) = gap.as_ref().filter(|_| !is_wreck) {
             store.refuse_changes(format!("{gap}: copy out what is left of it"));
         }
-        for tree in [SETTINGS_TREE, VERB_TREE] {
+        for tree in [SETTINGS_TREE, VERB_TREE, SECURITY_TREE, SECURITY_TWIN] {
             store.prune(tree).await?;
         }
         store.open_snapshots(is_wreck).await?;
@@ -229,6 +234,7 @@ impl Store {
             }
             store.commit(&transaction, Need::Replayed).await?;
         }
+        store.open_descriptors().await?;
         if is_wreck {
             store.make_room_behind().await?;
         }

@@ -17,7 +17,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::delayed::Delayed;
 use crate::mappings::Mappings;
-use crate::service::{Attributes, FileId, OpenMode, Time};
+use crate::service::{Attributes, DosAttributes, FileId, OpenMode, Time};
 use crate::store::held;
 
 /// Parts of the table, each with a lock of its own.
@@ -85,6 +85,7 @@ impl File {
         facts.accessed = state.accessed.map_or(facts.accessed, |time| time.max(facts.accessed));
         if let Some(modified) = state.modified {
             facts.modified = modified;
+            facts.dos |= DosAttributes::ARCHIVE;
             facts.changed = facts.changed.max(modified);
             facts.change = facts.change.max(state.change);
         }

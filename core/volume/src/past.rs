@@ -104,6 +104,7 @@ impl Store {
             failed: OnceLock::from(format!("it is snapshot {name:?}")),
             first_zone: superblock.zones(),
             format: self.format,
+            descriptors: self.descriptors.clone(),
             ..Store::on(self.media.clone(), &superblock, root, (log, data), settings)
         };
         for (zone, stored) in held(&self.rooms).all_stored() {

@@ -9,11 +9,12 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::change::refuse;
+use crate::change::{Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extents::{self, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle, Use};
+use crate::record::Record;
 use crate::service::{Data, Seek, Time};
 use crate::store::held;
 use crate::volume::{Volume, record_of};
@@ -146,12 +147,12 @@ impl Volume {
         &self,
         file: &File,
         whose: Use,
-        check: impl Fn(&crate::record::Record) -> Result<(), crate::change::Stop>,
+        check: impl Fn(&View<'_>, &Record) -> Result<(), Stop>,
     ) -> Result<(), VolumeError> {
         let id = file.id;
         let record = self.store.look([keys::shard(id.number)], |view| {
             let record = record_of(view, id)?;
-            check(&record)?;
+            check(view, &record)?;
             // A handle that is to come is counted already.
             let others = self.open.handles(id.number) - usize::from(whose == Use::Handle);
             if record.links == 0 && others == 0 {

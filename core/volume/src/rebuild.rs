@@ -10,6 +10,7 @@
 //!   map of owners           extents
 //!   notes                   records without a name
 //!   what quotas count       records; their limits, what is in memory
+//!   security descriptors    what is in memory
 //! ```
 //!
 //! Invariant: what cannot be made again is an error to read, or is missing; it is never shown as empty.
@@ -36,7 +37,10 @@ use crate::service::{FileId, FileKind};
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume, put_record};
-use crate::{DEFERRED_TREE, OWNER_TREE, QUOTA_TREE, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE, ZONE_TREE};
+use crate::{
+    DEFERRED_TREE, OWNER_TREE, QUOTA_TREE, SECURITY_TREE, SECURITY_TWIN, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE,
+    ZONE_TREE,
+};
 
 /// Entries of a tree that are read at once.
 const AT_ONCE: usize = 512;
@@ -200,6 +204,11 @@ impl Volume {
             self.rebuild_owners(&lost).await?;
             if lost.0.iter().any(|range| [SNAPSHOT_TREE, SETTINGS_TWIN].contains(&range.tree)) {
                 self.store.snapshots.store_again();
+            }
+            for tree in [SECURITY_TREE, SECURITY_TWIN] {
+                if lost.0.iter().any(|range| range.tree == tree) {
+                    self.put_missing(tree, &self.store.descriptors.entries()).await?;
+                }
             }
             if lost.0.iter().any(|range| range.tree == QUOTA_TREE) {
                 self.put_missing(QUOTA_TREE, &self.store.ledger.restore()).await?;
@@ -406,6 +415,8 @@ impl Volume {
             }
             _ => {}
         }
+        let streams = keys::prefix(file, kind::STREAM);
+        record.blocks += view.range(keys::shard(file), &streams, &streams, usize::MAX)?.len() as u64;
         put_record(view, file, &record)
     }
 

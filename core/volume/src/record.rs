@@ -10,7 +10,7 @@
 use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::error::VolumeError;
-use crate::service::{Attributes, FileId, FileKind, Time};
+use crate::service::{Attributes, DosAttributes, FileId, FileKind, Time};
 
 const VERSION: u8 = 1;
 /// Bytes of a record without its name and data, or a few more.
@@ -59,6 +59,19 @@ impl Share {
         };
         read(Reader::new(value)).ok()
     }
+}
+
+/// The number of the security descriptor that the value of a record names, without reading the rest of it.
+pub(crate) fn security_of(value: &[u8]) -> Option<u32> {
+    let read = |mut reader: Reader<'_>| -> Result<u32, WireError> {
+        if reader.u8()? != VERSION {
+            return Err(WireError::Value("version"));
+        }
+        // Generation, kind, device, attributes, mode, user and group.
+        reader.take(4 + 1 + 4 + 4 + 4 + 4 + 4)?;
+        reader.u32()
+    };
+    read(Reader::new(value)).ok()
 }
 
 /// What is known of a file.
@@ -213,6 +226,7 @@ impl Record {
             id: FileId { number, generation: self.generation },
             kind: self.kind,
             mode: self.mode,
+            dos: self.dos(),
             uid: self.uid,
             gid: self.gid,
             links: self.links,
@@ -223,6 +237,26 @@ impl Record {
             changed: self.changed,
             created: self.created,
             change: self.change,
+        }
+    }
+
+    /// What Windows knows of it, with what follows from what it is.
+    pub fn dos(&self) -> DosAttributes {
+        let mut dos = DosAttributes::from_bits_truncate(self.attributes) - DosAttributes::DIRECTORY;
+        dos.set(DosAttributes::DIRECTORY, self.is_directory());
+        dos |= if self.kind == FileKind::Symlink { DosAttributes::REPARSE_POINT } else { DosAttributes::empty() };
+        dos
+    }
+
+    /// Whether callers who know of that do not write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.dos().contains(DosAttributes::READ_ONLY)
+    }
+
+    /// Its data changed.
+    pub fn note_data(&mut self) {
+        if self.kind == FileKind::Regular {
+            self.attributes |= DosAttributes::ARCHIVE.bits();
         }
     }
 
@@ -306,6 +340,7 @@ mod tests {
         assert_eq!(Record::decode(5, &bytes), Ok(record.clone()));
         assert_eq!(Share::of(&bytes), Some(Share { uid: 1, gid: 2, tree: 8, blocks: 6 }));
         assert_eq!(Share::of(&bytes[..53]), None);
+        assert_eq!((security_of(&bytes), security_of(&bytes[..28])), (Some(3), None));
         for len in 0..bytes.len() {
             assert!(Record::decode(5, &bytes[..len]).is_err(), "cut to {len}");
         }

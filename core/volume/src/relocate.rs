@@ -121,7 +121,7 @@ impl Volume {
         range: std::ops::Range<u64>,
         steps: &dyn Steps,
     ) -> Result<(), VolumeError> {
-        match self.load_state(file, Use::Own, |_| Ok(())).await {
+        match self.load_state(file, Use::Own, |_, _| Ok(())).await {
             // Without a name, and open to nobody: it is not moved, it goes.
             Err(error) if error.kind == ErrorKind::Stale => return Ok(()),
             loaded => loaded?,

@@ -9,6 +9,7 @@
 //! which nobody can say whose they are read as an error, not as zeros or as another file's.
 
 mod bulk;
+mod descriptors;
 mod known;
 mod lost;
 mod names;
@@ -21,14 +22,19 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::graft::Graft;
 use crate::keys;
 use crate::quota::Enforce;
+use crate::reparse::put_right;
 use crate::scan::{Item, judge};
 use crate::service::FileKind;
+use crate::streams::parts_of;
 use crate::verbs::Verb;
 use crate::volume::{Volume, put_record};
 use crate::{DEFERRED_TREE, OWNER_TREE};
 
 /// Rounds of scan and repair, at most: what one repair shows is repaired by the next.
 const ROUNDS: usize = 8;
+
+/// Parts of a stream that one change takes out.
+const STREAM_PARTS_AT_ONCE: usize = 32;
 
 /// What came of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,10 @@ fn item_of(verb: &Verb) -> Option<Item> {
         Verb::Attribute { file, name } => Item::Attribute(*file, name.clone()),
         Verb::SymbolicLink { file } => Item::Target(*file),
         Verb::Note { file } => Item::Note(*file),
+        Verb::Stream { file, slot } => Item::Stream(*file, *slot),
+        Verb::Reparse { file } => Item::Reparse(*file),
+        Verb::SecurityLost { file } => Item::Security(*file),
+        Verb::SecurityTwin { number } => Item::Descriptor(u32::try_from(*number).ok()?),
         _ => return None,
     })
 }
@@ -175,9 +185,14 @@ impl Volume {
                     _ => Repaired::Fixed,
                 })
             }
-            Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
-                self.repair_beside(verb).await
-            }
+            Verb::Count { .. }
+            | Verb::Attribute { .. }
+            | Verb::SymbolicLink { .. }
+            | Verb::Note { .. }
+            | Verb::Stream { .. }
+            | Verb::Reparse { .. } => self.repair_beside(verb).await,
+            Verb::SecurityLost { file } => self.repair_security(*file, verb).await,
+            Verb::SecurityTwin { number } => self.repair_descriptor(*number, verb).await,
             Verb::QuotaWrong { .. } => self.repair_quotas().await,
             Verb::Unkept { snapshot, place, blocks } => self.repair_unkept(*snapshot, *place, *blocks).await,
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
@@ -223,7 +238,7 @@ impl Volume {
                     // What it has says what it is.
                     if entries.0 > 0 {
                         (record.kind, record.inline) = (FileKind::Directory, None);
-                    } else if record.is_directory() && blocks > 0 {
+                    } else if record.is_directory() && judge::has_extents(view, *file)? {
                         record.kind = FileKind::Regular;
                     }
                     if record.kind == FileKind::Directory {
@@ -257,6 +272,28 @@ impl Volume {
                 });
                 let done = done.await?;
                 Ok(if is_without && done == Repaired::Fixed { Repaired::NeedsOffline } else { done })
+            }
+            Verb::Stream { file, slot } => {
+                self.repair_if(verb, Need::Less, |view| {
+                    let parts = parts_of(view, *file, *slot)?;
+                    if let Some(mut record) = judge::record(view, *file)? {
+                        record.blocks = record.blocks.saturating_sub(parts.len().min(STREAM_PARTS_AT_ONCE) as u64);
+                        put_record(view, *file, &record)?;
+                    }
+                    // What is left of one that has more than it can have is found again.
+                    for (key, _) in parts.into_iter().take(STREAM_PARTS_AT_ONCE) {
+                        view.remove(keys::shard(*file), key)?;
+                    }
+                    Ok(())
+                })
+                .await
+            }
+            Verb::Reparse { file } => {
+                self.repair_if(verb, Need::Less, |view| {
+                    let Some(mut record) = judge::record(view, *file)? else { return Ok(()) };
+                    put_right(view, *file, &mut record)
+                })
+                .await
             }
             Verb::Note { file } => {
                 self.repair_if(verb, Need::Less, |view| view.remove(DEFERRED_TREE, file.to_be_bytes().to_vec())).await

@@ -21,15 +21,17 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::task::Poll;
 
+use crate::descriptors::number_of;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::keys::{self, RUN};
 use crate::page::Page;
 use crate::quota::Tally;
+use crate::record::security_of;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume};
-use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, TREES, ZONE_TREE};
+use crate::{DEFERRED_TREE, OWNER_TREE, SECURITY_TREE, SECURITY_TWIN, SHARED_TREES, TREES, ZONE_TREE};
 
 use facts::{Facts, Told, is_read};
 pub(crate) use facts::{Item, Owner, is_readable};
@@ -98,6 +100,9 @@ struct Scan<'a> {
     known: HashSet<u64>,
     zones: ZoneCheck<'a>,
     tally: Tally,
+    /// Descriptors that files name, those of snapshots too, and those that stand in their trees.
+    named: BTreeSet<u32>,
+    stored: BTreeSet<u32>,
     /// What is wrong with snapshots.
     unkept: BTreeSet<Verb>,
     is_cut: bool,
@@ -110,6 +115,11 @@ impl Leaves for Scan<'_> {
             self.tally.entry(tree, key, value);
             if tree == ZONE_TREE {
                 self.zones.zone(key, value);
+            } else if tree == SECURITY_TREE || tree == SECURITY_TWIN {
+                match number_of(key).filter(|_| is_readable(tree, key, value)) {
+                    Some(number) => _ = self.stored.insert(number),
+                    None => self.suspect(Item::Key(tree, key.to_vec())),
+                }
             } else if is_read(tree) {
                 self.facts.entry(&self.sums, tree, key, value, &mut self.told);
                 self.take().await?;
@@ -125,6 +135,9 @@ impl Leaves for Scan<'_> {
     }
 
     async fn past(&mut self, snapshot: u64, page: &Page) -> Result<(), VolumeError> {
+        let entries = (0..page.count()).map(|index| page.entry(index));
+        let records = entries.filter(|(key, _)| keys::is_record(page.tree(), key));
+        self.named.extend(records.filter_map(|(_, value)| security_of(value)));
         for index in 0..page.count() {
             let (key, value) = page.entry(index);
             let (Some((file, ..)), Ok(extent)) = (keys::read_extent(page.tree(), key), Extent::decode(value)) else {
@@ -166,6 +179,10 @@ impl Scan<'_> {
                 }
                 Told::Extent(place, blocks, item) if !self.volume.store.is_data(place, blocks) => self.suspect(item),
                 Told::Extent(..) => {}
+                Told::Security(file, number) if !self.volume.store.descriptors.has(number) => {
+                    self.suspect(Item::Security(file));
+                }
+                Told::Security(_, number) => _ = self.named.insert(number),
                 // It is looked at which snapshots there are once more.
                 Told::Kept(place, span) if !self.volume.store.snapshots.have(span) => self.suspect(Item::Owner(place)),
                 Told::Kept(..) => {}
@@ -290,6 +307,7 @@ impl Volume {
         settings: &ScanSettings,
         tell: &mut dyn FnMut(ScanProgress),
     ) -> Result<Scanned, VolumeError> {
+        let sweep = self.store.descriptors.begin_sweep();
         if self.store.check_failed().is_ok() {
             // What is only in memory and in the log is to be read, too.
             self.checkpoint().await?;
@@ -313,6 +331,8 @@ impl Volume {
                 known: HashSet::new(),
                 zones: ZoneCheck::new(&self.store, settings.most_verbs),
                 tally: Tally::default(),
+                named: BTreeSet::new(),
+                stored: BTreeSet::new(),
                 unkept: BTreeSet::new(),
                 is_cut: false,
             };
@@ -323,14 +343,14 @@ impl Volume {
             }
             (walked, scan)
         };
-        let mut scanned = self.conclude(scan, walked).await?;
+        let mut scanned = self.conclude(scan, walked, sweep).await?;
         scanned.nodes = last.nodes;
         Ok(scanned)
     }
 
     /// Looks at all that is suspect under the locks of the trees.
-    async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, tally, unkept, mut is_cut, .. } = scan;
+    async fn conclude(&self, scan: Scan<'_>, walked: Walked, sweep: u64) -> Result<Scanned, VolumeError> {
+        let Scan { settings, sums, suspects, circles, zones, tally, named, stored, unkept, mut is_cut, .. } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         verbs.extend(unkept);
         if !walked.is_partial {
@@ -344,6 +364,16 @@ impl Volume {
             let way = self.store.look([], |view| judge::way_up(view, directory));
             if let Some(Way::Circle(directory)) = readable(way.await)? {
                 verbs.extend([Verb::Unreachable { directory }]);
+            }
+        }
+        for number in self.store.descriptors.numbers().union(&stored) {
+            verbs.extend(self.judge_now(&Item::Descriptor(*number)).await?);
+        }
+        if !walked.is_partial && !walked.is_past_partial && self.store.check_failed().is_ok() {
+            match self.store.sweep_descriptors(sweep, &named).await {
+                // Where nothing can be taken out now, that is for a later scan.
+                Err(error) if !matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Corrupt) => return Err(error),
+                _ => {}
             }
         }
         // Of blocks that seem nobody's, those that a file says it has are not.

@@ -10,10 +10,14 @@
 //! Invariant: a request that is answered with an error changed nothing, except a change of room, which goes on from the
 //! beginning of its range as far as it comes.
 
+use std::sync::Arc;
+
+use bitflags::bitflags;
 use holdfast_device::IoSlice;
+use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +56,40 @@ pub enum FileKind {
     BlockDevice(u32),
 }
 
+bitflags! {
+    /// Attributes that Windows knows of files ([MS-FSCC] 2.6).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DosAttributes: u32 {
+        /// Callers with a token do not write to it, and do not remove it.
+        const READ_ONLY = 0x0000_0001;
+        /// Listings leave it out unless they are asked not to.
+        const HIDDEN = 0x0000_0002;
+        /// The operating system's.
+        const SYSTEM = 0x0000_0004;
+        /// It is a directory. Shown, not set.
+        const DIRECTORY = 0x0000_0010;
+        /// Its data changed since somebody took that away, as backups do.
+        const ARCHIVE = 0x0000_0020;
+        /// It was told that it has holes.
+        const SPARSE = 0x0000_0200;
+        /// It has a reparse point, or is a symbolic link. Shown, not set.
+        const REPARSE_POINT = 0x0000_0400;
+        /// Its data is elsewhere for now.
+        const OFFLINE = 0x0000_1000;
+        /// Searches do not look into it.
+        const NOT_CONTENT_INDEXED = 0x0000_2000;
+        /// Its data is to have checksums of its own.
+        const INTEGRITY_STREAM = 0x0000_8000;
+        /// Scrubs leave its data alone.
+        const NO_SCRUB_DATA = 0x0002_0000;
+    }
+}
+
+impl DosAttributes {
+    /// Those that callers set.
+    pub const SETTABLE: Self = Self::all().difference(Self::DIRECTORY).difference(Self::REPARSE_POINT);
+}
+
 /// Facts about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -62,6 +100,8 @@ pub struct Attributes {
     /// The twelve permission bits of POSIX: set-user-id, set-group-id, sticky, and read, write, execute of three
     /// classes.
     pub mode: u32,
+    /// What Windows knows of it.
+    pub dos: DosAttributes,
     /// Its owner.
     pub uid: u32,
     /// Its group.
@@ -87,6 +127,9 @@ pub struct Attributes {
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
+    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and numbers say whose
+    /// quotas new files count for. Without one it is a user of POSIX.
+    pub token: Option<Arc<Token>>,
     /// The user.
     pub uid: u32,
     /// The user's first group.
@@ -94,7 +137,8 @@ pub struct Caller {
     /// Further groups.
     pub groups: SmallVec<[u32; 8]>,
     /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership
-    /// rules that need the volume's own knowledge are checked all the same.
+    /// rules that need the volume's own knowledge are checked all the same, and so is the descriptor of a file that has
+    /// one of its own: who checks by the mode alone knows too little. With a token, that was checked, too.
     pub is_checked: bool,
     /// Names that differ in case only are the same to the caller.
     pub ignores_case: bool,
@@ -126,6 +170,8 @@ pub struct SetAttributes {
     pub modified: Option<SetTime>,
     /// When it was created.
     pub created: Option<SetTime>,
+    /// What Windows knows of it: all that can be set, those left out are taken away.
+    pub dos: Option<DosAttributes>,
 }
 
 /// A file to create.
@@ -259,6 +305,48 @@ pub enum SetMode {
     Replace,
 }
 
+bitflags! {
+    /// Parts of a security descriptor (`SECURITY_INFORMATION`, [MS-DTYP] 2.4.7).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SecurityParts: u32 {
+        /// Who owns the file.
+        const OWNER = 1;
+        /// Its primary group.
+        const GROUP = 2;
+        /// Who may do what.
+        const DACL = 4;
+        /// What is audited.
+        const SACL = 8;
+    }
+}
+
+/// A stream of data beside that of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its name, which no other stream of the file has, in any case.
+    pub name: Vec<u8>,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// Bytes that it counts for in the room of its file.
+    pub allocated_bytes: u64,
+}
+
+/// The tag of a symbolic link (`IO_REPARSE_TAG_SYMLINK`, [MS-FSCC] 2.1.2.1).
+pub const SYMLINK_TAG: u32 = 0xa000_000c;
+/// The tag of a directory that stands for another one (`IO_REPARSE_TAG_MOUNT_POINT`).
+pub const MOUNT_POINT_TAG: u32 = 0xa000_0003;
+
+/// What a file stands for, as whoever knows the tag understands it ([MS-FSCC] 2.1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReparsePoint {
+    /// Who understands the data.
+    pub tag: u32,
+    /// The same beyond doubt, for tags that are not Microsoft's.
+    pub guid: Option<[u8; 16]>,
+    /// The data, without a header.
+    pub data: Vec<u8>,
+}
+
 /// How much a flush makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -279,6 +367,10 @@ pub struct Usage {
     pub files: u64,
     /// Files that may still be created, where their number is limited.
     pub free_files: Option<u64>,
+}
+
+fn not_here<T>(what: &str) -> Result<T, VolumeError> {
+    Err(VolumeError::new(ErrorKind::NotSupported, format!("these files have no {what}")))
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -400,6 +492,140 @@ pub trait FileService: Send + Sync + 'static {
 
     /// The names of all extended attributes.
     async fn list_extended(&self, caller: &Caller, id: FileId) -> Result<Vec<Vec<u8>>, VolumeError>;
+
+    /// Creates a file with a security descriptor, of which what is left out is inherited or that of the creator; the name
+    /// must be free.
+    async fn create_secured(
+        &self,
+        _caller: &Caller,
+        _dir: FileId,
+        _name: &[u8],
+        _new: &NewFile<'_>,
+        _given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        not_here("security descriptors")
+    }
+
+    /// The security descriptor of a file, its own or the one that owner, group and mode amount to; with its SACL for those
+    /// who may read that ([MS-FSA] 2.1.5.14).
+    async fn security(&self, _caller: &Caller, _id: FileId) -> Result<SecurityDescriptor, VolumeError> {
+        not_here("security descriptors")
+    }
+
+    /// Puts parts of a descriptor in place of those of a file ([MS-FSA] 2.1.5.17). What is below a directory stays as it
+    /// is. Where nothing is left but what owner, group and mode say, the file has no descriptor of its own afterwards.
+    async fn set_security(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _parts: SecurityParts,
+        _given: &SecurityDescriptor,
+    ) -> Result<Attributes, VolumeError> {
+        not_here("security descriptors")
+    }
+
+    /// The rights that a caller gets of those that are asked for: all of them, or an error; of
+    /// [`AccessMask::MAXIMUM_ALLOWED`] all there are. The right to delete a file may come from its directory ([MS-FSA]
+    /// 2.1.5.1.2.1). Nothing counts as checked here.
+    async fn granted(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<AccessMask, VolumeError> {
+        not_here("security descriptors")
+    }
+
+    /// What the descriptor of a file grants a caller of what is asked for, and which entry, privilege or rule decided.
+    async fn explain(&self, _caller: &Caller, _id: FileId, _desired: AccessMask) -> Result<Explanation, VolumeError> {
+        not_here("security descriptors")
+    }
+
+    /// The streams that a file or directory has beside its data.
+    async fn streams(&self, _caller: &Caller, _id: FileId) -> Result<Vec<Stream>, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Makes a stream, or finds it: with [`SetMode::Replace`] it is empty afterwards. Names that differ in case only are
+    /// the same.
+    async fn create_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _mode: SetMode,
+    ) -> Result<Stream, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Reads up to `len` bytes of a stream; fewer only at its end.
+    async fn read_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _offset: u64,
+        _len: usize,
+    ) -> Result<Vec<u8>, VolumeError> {
+        not_here("streams")
+    }
+
+    /// Writes to a stream, all or nothing; a stream has 64 KiB at most.
+    async fn write_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _offset: u64,
+        _bytes: &[u8],
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Cuts a stream, or adds zeros.
+    async fn set_stream_length(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _len: u64,
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Takes a stream away.
+    async fn remove_stream(&self, _caller: &Caller, _id: FileId, _name: &[u8]) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// Gives a stream another name, in place of another stream if `replaces`.
+    async fn rename_stream(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _name: &[u8],
+        _to: &[u8],
+        _replaces: bool,
+    ) -> Result<(), VolumeError> {
+        not_here("streams")
+    }
+
+    /// What a file stands for; a symbolic link is shown as one of Windows. [`ErrorKind::NoReparse`] where it is itself.
+    async fn reparse(&self, _caller: &Caller, _id: FileId) -> Result<ReparsePoint, VolumeError> {
+        not_here("reparse points")
+    }
+
+    /// Has a file, or an empty directory, stand for something, of which the data alone may change:
+    /// [`ErrorKind::OtherReparse`] otherwise.
+    async fn set_reparse(&self, _caller: &Caller, _id: FileId, _point: &ReparsePoint) -> Result<(), VolumeError> {
+        not_here("reparse points")
+    }
+
+    /// Has a file be itself again; the tag, and the GUID, must be those that it has.
+    async fn remove_reparse(
+        &self,
+        _caller: &Caller,
+        _id: FileId,
+        _tag: u32,
+        _guid: Option<[u8; 16]>,
+    ) -> Result<(), VolumeError> {
+        not_here("reparse points")
+    }
 
     /// How full the volume is for files in a directory, which may have a limit of its own.
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError>;

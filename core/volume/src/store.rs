@@ -20,6 +20,7 @@ use crate::ZONE_TREE;
 use crate::cache::NodeCache;
 use crate::change::Need;
 use crate::checkpoint::Checkpoint;
+use crate::descriptors::Descriptors;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
 use crate::log::{Log, Synced};
@@ -74,6 +75,8 @@ pub struct Store {
     pub(crate) format: Superblock,
     /// Bytes of the device that the volume uses. It changes while nothing is checkpointed.
     pub(crate) size_bytes: AtomicU64,
+    /// Features of the second kind that are in use.
+    pub(crate) features: AtomicU64,
     /// While the volume becomes smaller, the first zone that is given out no more.
     pub(crate) line: AtomicU32,
     pub(crate) trees: Vec<Mutex<Tree>>,
@@ -99,6 +102,8 @@ pub struct Store {
     pub(crate) ledger: Ledger,
     /// Which snapshots there are, and what they keep.
     pub(crate) snapshots: Snapshots,
+    /// The security descriptors that files name; what snapshots have of files names the same.
+    pub(crate) descriptors: Arc<Descriptors>,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
     /// What the log says of nodes that are lost: tree and key.
@@ -138,7 +143,32 @@ impl Store {
 
     /// Where everything is, as of now.
     pub(crate) fn superblock(&self) -> Superblock {
-        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), ..self.format }
+        let [compatible, read_only, incompatible] = self.format.features;
+        let features = [compatible, read_only | self.features.load(Ordering::Acquire), incompatible];
+        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), features, ..self.format }
+    }
+
+    /// Whether the volume says that it has a feature of the second kind.
+    pub(crate) fn has_feature(&self, feature: u64) -> bool {
+        self.superblock().features[1] & feature == feature
+    }
+
+    /// Has the volume say so, before anything is stored that needs it.
+    pub(crate) async fn use_feature(&self, feature: u64) -> Result<(), VolumeError> {
+        self.check_failed()?;
+        // The size does not change meanwhile.
+        let _no_cut = self.checkpoint.lock().await;
+        let before = self.superblock();
+        let [compatible, read_only, incompatible] = before.features;
+        let after = Superblock { features: [compatible, read_only | feature, incompatible], ..before };
+        let [first, second, third] = after.groups();
+        // Where power fails in between, the first one counts.
+        for at in [third, second, first] {
+            let written = self.device.write(at, after.seal(), Durability::Durable).await;
+            written.map_err(|error| self.fail(error.into()))?;
+        }
+        self.features.fetch_or(feature, Ordering::AcqRel);
+        Ok(())
     }
 
     /// The value of a key.

@@ -35,6 +35,9 @@ const MOST_COUNTED: u64 = 1 << 60;
 /// The feature of the second kind of flags that lets a volume have snapshots: whoever does not know them would give away
 /// what they have.
 pub const SNAPSHOTS: u64 = 1;
+/// The feature of the second kind of flags that says that files have security descriptors or further streams of data:
+/// whoever does not know them would change permissions, or leave data behind.
+pub const DESCRIPTORS: u64 = 4;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -56,7 +59,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !SNAPSHOTS != 0
+        self.features[1] & !(SNAPSHOTS | DESCRIPTORS) != 0
     }
 
     /// Where the log begins.

@@ -1,7 +1,7 @@
-//! What can be wrong with a volume, in six families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in seven families: each finding says what a repair has to look at again.
 //!
 //! ```text
-//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..
+//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..    security   68..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -165,6 +165,14 @@ pub enum Verb {
     SnapshotNode { snapshot: u64, tree: u8, address: u64 },
     /// Blocks of a file of a snapshot that another file has by now.
     SnapshotData { snapshot: u64, file: u64, place: u64 },
+    /// A file that names a security descriptor which is not there: nobody but its owner and administrators gets at it.
+    SecurityLost { file: u64 },
+    /// A security descriptor that the two trees which have them do not both have as it is.
+    SecurityTwin { number: u64 },
+    /// A stream of a file that lacks some of its parts, or stands where it is not looked for.
+    Stream { file: u64, slot: u64 },
+    /// A reparse point that is not whole, or of which its file does not know.
+    Reparse { file: u64 },
     /// Blocks that a snapshot has, and that are not noted to be kept for it.
     Unkept { snapshot: u64, place: u64, blocks: u64 },
 }
@@ -225,6 +233,10 @@ impl Verb {
             }
             Self::SnapshotNode { snapshot, tree, address } => plain(60, [*snapshot, (*tree).into(), *address]),
             Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
+            Self::SecurityLost { file } => plain(68, [*file, 0, 0]),
+            Self::SecurityTwin { number } => plain(69, [*number, 0, 0]),
+            Self::Stream { file, slot } => plain(70, [*file, *slot, 0]),
+            Self::Reparse { file } => plain(71, [*file, 0, 0]),
             Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
         }
     }
@@ -243,6 +255,7 @@ impl Verb {
             40..=42 | 45 | 54 => tree < crate::TREES,
             60 => b < u64::from(crate::SHARED_TREES),
             62 => b.checked_add(c).is_some(),
+            69 => a > 0 && a <= u32::MAX.into(),
             _ => true,
         };
         if !is_sound {
@@ -282,6 +295,10 @@ impl Verb {
             60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
             61 => Self::SnapshotData { snapshot: a, file: b, place: c },
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
+            68 => Self::SecurityLost { file: a },
+            69 => Self::SecurityTwin { number: a },
+            70 => Self::Stream { file: a, slot: b },
+            71 => Self::Reparse { file: a },
             _ => return None,
         })
     }
@@ -295,7 +312,7 @@ impl Verb {
     pub fn severity(&self) -> Severity {
         match self.number() {
             10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
-            1..=9 | 50 | 60 => Severity::Degraded,
+            1..=9 | 50 | 60 | 68 | 70 | 71 => Severity::Degraded,
             _ => Severity::Minor,
         }
     }
@@ -436,6 +453,14 @@ impl fmt::Display for Verb {
                      can be, then destroy it"
                 )
             }
+            Self::SecurityLost { file } => {
+                write!(f, "the security descriptor of file {file} is lost: set its permissions anew")
+            }
+            Self::SecurityTwin { number } => {
+                write!(f, "the two trees of security descriptors do not have number {number} alike")
+            }
+            Self::Stream { file, .. } => write!(f, "a stream of file {file} is not whole"),
+            Self::Reparse { file } => write!(f, "the reparse point of file {file} is not whole, or not known to it"),
             Self::Unkept { snapshot, place, blocks } => {
                 write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
             }
@@ -461,7 +486,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 33);
+        assert_eq!(count, 37);
     }
 
     #[test]

@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use holdfast_device::{Clock, Copies, Device, Signal};
+use holdfast_identity::{IdMap, ModeChange};
 use holdfast_model::Uuid;
 
 use crate::change::{Need, Stop, View, refuse};
 use crate::delayed::Waiting;
+use crate::descriptors::{KEY_NUMBERS, mode_change_of, number_of_mode_change};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, RUN};
 use crate::media::Media;
@@ -58,6 +60,7 @@ const KEY_SECRET: &[u8] = b"secret";
 const KEY_RUNS: &[u8] = b"runs";
 const KEY_FOLDING: &[u8] = b"folding";
 const KEY_CASE: &[u8] = b"case";
+const KEY_MODE_CHANGE: &[u8] = b"mode change";
 
 /// What a volume of files is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +222,12 @@ impl Volume {
         let secret = secret.ok_or_else(|| missing("secret of names"))?;
         let runs = set.get(KEY_RUNS).and_then(number).filter(|runs| *runs < MOST_RUNS_EVER);
         let runs = runs.ok_or_else(|| missing("count of ids"))?;
+        let numbers = set.get(KEY_NUMBERS).and_then(|value| value[..].try_into().ok()).map(u32::from_le_bytes);
+        // A wreck that lost the count has given out numbers that nobody knows.
+        let numbers = numbers.unwrap_or(if opening == Opening::Use { 0 } else { u32::MAX / 2 });
+        store.descriptors.begin(numbers);
+        let mode_change = set.get(KEY_MODE_CHANGE).and_then(|value| value.first().copied());
+        store.descriptors.set_mode_change(mode_change.and_then(mode_change_of).unwrap_or_default());
         let is_case_sensitive = set.get(KEY_CASE).is_some_and(|value| value[..] == [1]);
         let parts = set.range(KEY_FOLDING.to_vec()..).take_while(|(key, _)| key.starts_with(KEY_FOLDING));
         let folding: Vec<u8> = parts.flat_map(|(_, part)| part.clone()).collect();
@@ -235,6 +244,7 @@ impl Volume {
         volume.changes.store(changes, Ordering::Relaxed);
         if volume.failure().is_none() {
             volume.keep_left_out().await?;
+            volume.store.mend_descriptors().await?;
             // What stands in a damaged node waits until that is repaired.
             crate::scan::readable(volume.finish_deferred().await)?;
             crate::scan::readable(volume.take_up_shrink().await)?;
@@ -279,6 +289,35 @@ impl Volume {
     /// Whether names that differ in case only are different ones to every caller.
     pub fn is_case_sensitive(&self) -> bool {
         self.is_case_sensitive
+    }
+
+    /// What a change of the mode does to files that have a security descriptor of their own.
+    pub fn mode_change(&self) -> ModeChange {
+        self.store.descriptors.mode_change()
+    }
+
+    /// Has it do something else from now on, durably; answers whether that is new.
+    ///
+    /// # Errors
+    /// No room, a node is damaged, or the device failed.
+    pub async fn set_mode_change(&self, to: ModeChange) -> Result<bool, VolumeError> {
+        let change = self.store.change([SETTINGS_TREE, SETTINGS_TWIN], Need::More, |view| {
+            let before = view.get(SETTINGS_TREE, KEY_MODE_CHANGE)?;
+            for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
+                view.put(tree, KEY_MODE_CHANGE.to_vec(), vec![number_of_mode_change(to)])?;
+            }
+            Ok(before.and_then(|value| value.first().copied()).unwrap_or_default() != number_of_mode_change(to))
+        });
+        let is_new = self.store.lasting(change).await?;
+        self.store.descriptors.set_mode_change(to);
+        Ok(is_new)
+    }
+
+    /// Has users and groups of POSIX be known by the identifiers of this map: those of files that have no descriptor of
+    /// their own, and of callers who bring no token. Numbers that it does not know are `S-1-22-1-uid` and `S-1-22-2-gid`.
+    /// Whoever opens the volume says so before anybody uses it.
+    pub fn use_ids(&self, ids: IdMap) {
+        self.store.descriptors.use_ids(ids);
     }
 
     /// Bytes of the device that the volume uses.
@@ -468,7 +507,10 @@ impl Volume {
 impl Store {
     /// What names and ids depend on, from the settings and their twin, both of which have all of it afterwards.
     async fn twin_settings(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, VolumeError> {
-        let is_twin = |key: &[u8]| [KEY_SECRET, KEY_RUNS, KEY_CASE].contains(&key) || key.starts_with(KEY_FOLDING);
+        let is_twin = |key: &[u8]| {
+            let fixed = [KEY_SECRET, KEY_RUNS, KEY_CASE, KEY_MODE_CHANGE, KEY_NUMBERS];
+            fixed.contains(&key) || key.starts_with(KEY_FOLDING)
+        };
         let mut both = Vec::new();
         for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
             let entries = self.range(tree, b"", usize::MAX).await?;

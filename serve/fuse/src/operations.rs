@@ -27,7 +27,7 @@ use crate::protocol::request::{Header, Operation};
 
 /// Who asks. The kernel checked permissions by the attributes that it was given (`default_permissions`).
 fn caller(header: &Header) -> Caller {
-    Caller { uid: header.uid, gid: header.gid, groups: SmallVec::new(), is_checked: true, ignores_case: false }
+    Caller { uid: header.uid, gid: header.gid, groups: SmallVec::new(), is_checked: true, ..Caller::default() }
 }
 
 impl<S: FileService> Channel<S> {

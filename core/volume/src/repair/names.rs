@@ -33,7 +33,7 @@ impl Volume {
             match self.lookup(&caller, root, name.as_bytes()).await? {
                 Some(facts) if facts.kind == FileKind::Directory => return Ok(facts.id),
                 Some(_) => number += 1,
-                None => match self.create_name(&caller, root, name.as_bytes(), &new, Enforce::Nothing).await {
+                None => match self.create_name(&caller, root, name.as_bytes(), &new, None, Enforce::Nothing).await {
                     Ok(made) => return Ok(made.id),
                     // Another repair made it meanwhile.
                     Err(error) if error.kind == ErrorKind::Exists => {}

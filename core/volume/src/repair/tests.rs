@@ -2,6 +2,7 @@
 
 mod bulk;
 mod cuts;
+mod descriptors;
 mod fuzz;
 mod kinds;
 mod known;
@@ -10,6 +11,7 @@ mod nodes;
 mod quotas;
 mod room;
 mod snapshots;
+mod streams;
 mod wrecks;
 
 use std::sync::Arc;

@@ -6,6 +6,8 @@
 
 use holdfast_model::wire::Reader;
 
+use crate::change::Pair;
+use crate::descriptors;
 use crate::error::VolumeError;
 use crate::extent::Extent;
 use crate::extents::MAIN;
@@ -13,11 +15,13 @@ use crate::keys::{self, kind};
 use crate::names::Names;
 use crate::namespace::plain;
 use crate::record::{DirectoryEntry, Link, Record};
+use crate::reparse;
 use crate::scan::sums::{Fact, Side, Sort, Sums};
-use crate::service::FileKind;
+use crate::service::{DosAttributes, FileKind};
 use crate::snapshots::Span;
+use crate::streams::Head;
 use crate::volume::ROOT;
-use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES};
+use crate::{DEFERRED_TREE, OWNER_TREE, SECURITY_TREE, SECURITY_TWIN, SHARED_TREES};
 
 /// Something that may be wrong, to be looked at under the locks of the trees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +44,14 @@ pub(crate) enum Item {
     Target(u64),
     /// Whether a file has a record.
     Record(u64),
+    /// A stream of a file.
+    Stream(u64, u64),
+    /// The reparse point of a file.
+    Reparse(u64),
+    /// Whether the descriptor that a file names is there.
+    Security(u64),
+    /// A descriptor, in both trees.
+    Descriptor(u32),
     /// A key and its value.
     Key(u8, Vec<u8>),
 }
@@ -56,6 +68,8 @@ pub(crate) enum Told {
     Extent(u64, u32, Item),
     /// The same as the map of owners has it.
     Owner(u64, u32),
+    /// A file that names a descriptor.
+    Security(u64, u32),
     /// The span in which blocks were a file's that only snapshots have.
     Kept(u64, Span),
 }
@@ -100,6 +114,9 @@ pub(crate) fn is_readable(tree: u8, key: &[u8], value: &[u8]) -> bool {
     if tree == DEFERRED_TREE {
         return key.len() == 8 && matches!(value, [1 | 2]);
     }
+    if tree == SECURITY_TREE || tree == SECURITY_TWIN {
+        return descriptors::number_of(key).is_some_and(|number| number > 0);
+    }
     let (Some(file), Some(what)) = (keys::number(key, 0), key.get(8)) else { return false };
     if keys::shard(file) != tree {
         return false;
@@ -109,7 +126,11 @@ pub(crate) fn is_readable(tree: u8, key: &[u8], value: &[u8]) -> bool {
         kind::LINK => key.len() == 25 && Link::decode(file, 0, value).is_ok_and(|link| !link.name.is_empty()),
         kind::ENTRY => key.len() == 17 && DirectoryEntry::decode(file, value).is_ok(),
         kind::EXTENDED => key.len() > 11 && key[key.len() - 2] == 0,
-        kind::REPARSE => key.len() == 9,
+        kind::REPARSE => key.len() == 9 || key.len() == 10,
+        kind::STREAM => match keys::read_stream(key) {
+            Some((_, 0)) => Head::decode(value).is_some(),
+            found => found.is_some(),
+        },
         kind::EXTENT => {
             // Files have one stream yet.
             let end = keys::read_extent(tree, key).filter(|(_, stream, _)| *stream == MAIN).map(|(.., end)| end);
@@ -137,6 +158,9 @@ struct Current {
     directories: u32,
     blocks: u64,
     has_target: bool,
+    reparse: Vec<Pair>,
+    /// The stream that was met last: its slot, what it is, and its next part.
+    stream: Option<(u64, Option<Head>, u64)>,
     /// The extended attribute that was met last: name, its next part, and bytes of the last one.
     attribute: Option<(Vec<u8>, u32, usize)>,
     /// Names of the bucket that was met last.
@@ -202,7 +226,9 @@ impl<'a> Facts<'a> {
             }
             kind::ENTRY => current.entry(sums, self.names, key, value, told),
             kind::EXTENDED => current.attribute(key, value, told),
-            kind::REPARSE => current.has_target = !value.is_empty(),
+            kind::REPARSE if key.len() == 9 => current.has_target = !value.is_empty(),
+            kind::REPARSE => current.reparse.push((key.to_vec(), value.to_vec())),
+            kind::STREAM => current.stream(key, value, told),
             _ => {
                 let (Ok(extent), Some((_, stream, end))) =
                     (Extent::decode(value), keys::read_extent(keys::shard(file), key))
@@ -228,11 +254,16 @@ impl<'a> Facts<'a> {
         let Some(mut current) = self.current.take() else { return };
         let file = current.file;
         current.end_attribute(None, told);
+        current.end_stream(told);
         let Some(record) = &current.record else {
             return told.push(Told::Suspect(Item::Record(file)));
         };
         if (record.kind == FileKind::Symlink) != current.has_target {
             told.push(Told::Suspect(Item::Target(file)));
+        }
+        let is_reparse = record.attributes & DosAttributes::REPARSE_POINT.bits() != 0;
+        if !reparse::agrees(is_reparse, &current.reparse) {
+            told.push(Told::Suspect(Item::Reparse(file)));
         }
         if !counts_agree(record, current.further, (current.entries, current.directories), current.blocks) {
             told.push(Told::Suspect(Item::Count(file)));
@@ -264,6 +295,9 @@ impl Current {
         if record.is_directory() && record.links > 0 {
             told.push(Told::Directory(file, record.link.parent));
         }
+        if record.security != 0 {
+            told.push(Told::Security(file, record.security));
+        }
         self.record = Some(Record { inline: None, ..record });
     }
 
@@ -286,6 +320,32 @@ impl Current {
             told.push(Told::Fact(fact, Side::Other, item));
         }
         self.bucket.1.push(entry.name);
+    }
+
+    fn stream(&mut self, key: &[u8], value: &[u8], told: &mut Vec<Told>) {
+        let Some((slot, part)) = keys::read_stream(key) else { return };
+        self.blocks += 1;
+        if self.stream.as_ref().is_none_or(|(last, ..)| *last != slot) {
+            self.end_stream(told);
+            self.stream = Some((slot, None, 0));
+        }
+        let Some((_, head, next)) = &mut self.stream else { return };
+        if part == 0 {
+            *head = Head::decode(value);
+        }
+        let fits = part == 0 || head.as_ref().is_some_and(|head| head.part_bytes(part) == value.len() as u64);
+        if u64::from(part) != *next || !fits {
+            told.push(Told::Suspect(Item::Stream(self.file, slot)));
+        }
+        *next += 1;
+    }
+
+    fn end_stream(&mut self, told: &mut Vec<Told>) {
+        if let Some((slot, head, next)) = self.stream.take()
+            && head.is_none_or(|head| head.parts() + 1 != next)
+        {
+            told.push(Told::Suspect(Item::Stream(self.file, slot)));
+        }
     }
 
     fn attribute(&mut self, key: &[u8], value: &[u8], told: &mut Vec<Told>) {

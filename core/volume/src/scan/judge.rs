@@ -94,6 +94,7 @@ pub(crate) fn count(view: &View<'_>, file: u64) -> Result<(u32, (u64, u32), u64)
                     entries.0 += 1;
                     entries.1 += u32::from(entry.is_ok_and(|entry| entry.kind == FileKind::Directory));
                 }
+                Some(&kind::STREAM) => blocks += 1,
                 Some(&kind::EXTENT) => blocks += Extent::decode(value).map_or(0, |extent| u64::from(extent.blocks)),
                 _ => {}
             }
@@ -103,6 +104,12 @@ pub(crate) fn count(view: &View<'_>, file: u64) -> Result<(u32, (u64, u32), u64)
             _ => return Ok((further, entries, blocks)),
         }
     }
+}
+
+/// Whether a file has data in extents.
+pub(crate) fn has_extents(view: &View<'_>, file: u64) -> Result<bool, Stop> {
+    let prefix = keys::prefix(file, kind::EXTENT);
+    Ok(!view.range(keys::shard(file), &prefix, &prefix, 1)?.is_empty())
 }
 
 /// The way up from a directory.
@@ -312,6 +319,27 @@ impl Volume {
                 let some = view.range(keys::shard(*file), &own, &own, 1)?;
                 let is_without = some.first().is_some_and(|(key, _)| *key != keys::record(*file));
                 is_without.then_some(Verb::NoRecord { file: *file })
+            }
+            Item::Stream(file, slot) => {
+                let is_gone = record(view, *file)?.is_some_and(|record| record.links == 0);
+                let is_right = is_gone || crate::streams::is_whole(self, view, *file, *slot)?;
+                (!is_right).then_some(Verb::Stream { file: *file, slot: *slot })
+            }
+            Item::Reparse(file) => {
+                let Some(record) = record(view, *file)?.filter(|record| record.links > 0) else {
+                    return Ok(Vec::new());
+                };
+                let is_right = crate::reparse::is_right(view, *file, &record)?;
+                (!is_right).then_some(Verb::Reparse { file: *file })
+            }
+            Item::Security(file) => {
+                let Some(record) = record(view, *file)? else { return Ok(Vec::new()) };
+                let is_right = record.security == 0 || view.known_descriptors().has(record.security);
+                (!is_right).then_some(Verb::SecurityLost { file: *file })
+            }
+            Item::Descriptor(number) => {
+                let agree = crate::descriptors::agree(view, *number)?;
+                (!agree).then_some(Verb::SecurityTwin { number: (*number).into() })
             }
             Item::Key(tree, key) => {
                 let value = view.get(*tree, key)?;

@@ -10,14 +10,15 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Seek, SetAttributes,
-    SetMode, Time,
+    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
+    SecurityParts, Seek, SetAttributes, SetMode, Time,
 };
 use holdfast_volume::{
     ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
 };
 
 use crate::damage::lose_newest_root;
+use crate::descriptors;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 use crate::quotas;
 use crate::resize::resize;
@@ -62,11 +63,11 @@ impl World {
 }
 
 /// A life of a volume between two openings.
-struct Life<'a> {
-    volume: &'a Volume,
-    random: &'a SimRandom,
+pub struct Life<'a> {
+    pub volume: &'a Volume,
+    pub random: &'a SimRandom,
     model: &'a RefCell<Model>,
-    caller: Caller,
+    pub caller: Caller,
     handles: Vec<Handle>,
 }
 
@@ -144,7 +145,7 @@ impl Life<'_> {
     }
 
     /// Makes an operation that changes the files, and keeps the model in step. A full volume may refuse it.
-    async fn change<T>(
+    pub async fn change<T>(
         &self,
         next: Files,
         operation: impl Future<Output = Result<T, holdfast_volume::VolumeError>>,
@@ -193,9 +194,14 @@ impl Life<'_> {
         let target = if kind == FileKind::Symlink { target } else { Vec::new() };
         let new = NewFile { kind, mode: 0o640, target: &target };
         let caller = self.someone();
+        let above = &files.nodes[&dir.number];
         let operation = self.volume.create(&caller, dir, &name, &new);
         if files.entries.contains_key(&(dir.number, name.clone())) {
             assert_eq!(operation.await.expect_err("the name is taken").kind, ErrorKind::Exists);
+            return;
+        }
+        if !descriptors::may_create(above, &caller, kind) {
+            assert_eq!(operation.await.expect_err("it is not allowed").kind, ErrorKind::AccessDenied);
             return;
         }
         // The id is known only afterwards: a crash in between finds the state before, or one more file.
@@ -203,19 +209,23 @@ impl Life<'_> {
         match operation.await {
             Ok(facts) => {
                 // A directory in a set-group-id one is one, too.
-                let above = &files.nodes[&dir.number];
                 let inherited = if kind == FileKind::Directory { above.mode & 0o2000 } else { 0 };
                 let gid = if above.mode & 0o2000 != 0 { above.owner.1 } else { caller.gid };
-                let node = Node {
+                let mut node = Node {
                     id: facts.id,
                     kind,
                     mode: 0o640 | inherited,
                     owner: (caller.uid, gid),
+                    security: None,
+                    dos: DosAttributes::empty(),
+                    streams: Default::default(),
+                    reparse: None,
                     target: target.clone(),
                     extended: Default::default(),
                     data: Rc::default(),
                 };
-                let mut next = files;
+                descriptors::inherit(above, &mut node);
+                let mut next = files.clone();
                 next.nodes.insert(facts.id.number, node);
                 next.entries.insert((dir.number, name), facts.id.number);
                 self.model.borrow_mut().begin(next);
@@ -414,16 +424,27 @@ impl Life<'_> {
         let id = *self.random.pick(&all).expect("the root");
         let mut next = files;
         let node = next.nodes.get_mut(&id.number).expect("it is there");
+        if self.random.chance(1, 3) {
+            let new = descriptors::draw(self.random, node);
+            node.secure(new.clone());
+            let parts = SecurityParts::OWNER | SecurityParts::GROUP | SecurityParts::DACL;
+            self.change(next, self.volume.set_security(&self.caller, id, parts, &new)).await;
+            return;
+        }
+        if self.random.chance(1, 2) && matches!(node.kind, FileKind::Regular | FileKind::Directory) {
+            return self.beside(id, next).await;
+        }
         if self.random.chance(1, 4) {
-            node.owner = (self.random.range(0..3u32), self.random.range(0..3u32));
-            let (uid, gid) = node.owner;
+            let (uid, gid) = (self.random.range(0..3u32), self.random.range(0..3u32));
+            descriptors::give(node, uid, gid);
             let set = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
             self.change(next, self.volume.set(&self.caller, id, &set)).await;
             return;
         }
         if self.random.chance(1, 3) {
-            node.mode = self.random.range(0..0o10000u32);
-            let set = SetAttributes { mode: Some(node.mode), ..SetAttributes::default() };
+            let mode = self.random.range(0..0o10000u32);
+            descriptors::change(node, mode);
+            let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
             self.change(next, self.volume.set(&self.caller, id, &set)).await;
             return;
         }

@@ -1,8 +1,10 @@
 //! A volume under simulated disks. Here: trees under random transactions, lookups, checkpoints and power cuts. What is
 //! found after a cut is what some transaction left, none before the last that was synced, and a scan finds nothing.
 
+mod beside;
 mod callers;
 mod damage;
+mod descriptors;
 mod files;
 mod full;
 mod hostile;
@@ -13,6 +15,7 @@ mod resize;
 mod rounds;
 mod sizes;
 mod snapshots;
+mod streams;
 mod thin;
 mod together;
 mod trimmed;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use holdfast_volume::service::{Caller, FileId, FileKind, FileService, OpenMode};
+use holdfast_identity::{Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
+use holdfast_volume::service::{Caller, DosAttributes, FileId, FileKind, FileService, OpenMode, ReparsePoint, Stream};
 use holdfast_volume::{ErrorKind, Volume};
 
 pub const BLOCK: usize = 4096;
@@ -16,9 +17,37 @@ pub struct Node {
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
+    /// Its security descriptor, where that says more than owner, group and mode do.
+    pub security: Option<Rc<SecurityDescriptor>>,
+    /// What Windows knows of it, but for whether its data changed, which a crash may take away.
+    pub dos: DosAttributes,
+    pub streams: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub reparse: Option<ReparsePoint>,
     pub target: Vec<u8>,
     pub extended: BTreeMap<Vec<u8>, Vec<u8>>,
     pub data: Rc<Vec<u8>>,
+}
+
+impl Node {
+    /// What its descriptor is of.
+    pub fn sort(&self) -> Sort {
+        if self.kind == FileKind::Directory { Sort::Directory } else { Sort::File }
+    }
+
+    /// Its descriptor, its own or that of its mode.
+    pub fn descriptor(&self) -> Rc<SecurityDescriptor> {
+        let [owner, group] = [Id::User(self.owner.0), Id::Group(self.owner.1)].map(IdMap::unmapped);
+        let computed = || Rc::new(computed(owner, group, self.mode, self.sort()));
+        self.security.clone().unwrap_or_else(computed)
+    }
+
+    /// It has another descriptor, whose owner and group have numbers.
+    pub fn secure(&mut self, descriptor: SecurityDescriptor) {
+        let number = |sid: Option<Sid>| sid.and_then(|sid| sid.rid()).expect("one of POSIX");
+        self.owner = (number(descriptor.owner), number(descriptor.group));
+        self.mode = self.mode & !0o777 | mode_of(&descriptor);
+        self.security = trivial_mode(&descriptor, self.sort()).is_none().then(|| Rc::new(descriptor));
+    }
 }
 
 /// All files as they are after an operation.
@@ -209,8 +238,28 @@ pub async fn read_node(volume: &Volume, id: FileId) -> Node {
         FileKind::Symlink => target = volume.read_link(id).await.expect("it leads somewhere"),
         _ => {}
     }
+    let mut streams = BTreeMap::new();
+    for Stream { name, size_bytes, .. } in volume.streams(&caller, id).await.expect("they can be listed") {
+        let bytes = volume.read_stream(&caller, id, &name, 0, usize::MAX).await.expect("it can be read");
+        assert_eq!(bytes.len() as u64, size_bytes);
+        streams.insert(name, bytes);
+    }
+    let is_reparse = facts.kind != FileKind::Symlink && facts.dos.contains(DosAttributes::REPARSE_POINT);
+    let reparse = match volume.reparse(&caller, id).await {
+        Ok(point) => Some(point).filter(|_| is_reparse),
+        Err(error) => {
+            assert!(error.kind == ErrorKind::NoReparse && !is_reparse, "{error}");
+            None
+        }
+    };
+    let dos = facts.dos & (DosAttributes::SETTABLE - DosAttributes::ARCHIVE);
     let owner = (facts.uid, facts.gid);
-    Node { id, kind: facts.kind, mode: facts.mode, owner, target, extended, data: Rc::new(data) }
+    let (kind, mode, data) = (facts.kind, facts.mode, Rc::new(data));
+    let mut node = Node { id, kind, mode, owner, security: None, dos, streams, reparse, target, extended, data };
+    let shown = node.clone();
+    node.secure(volume.security(&caller, id).await.expect("user 0 may read it"));
+    assert_eq!((node.mode, node.owner), (shown.mode, shown.owner), "file {} shows what its descriptor says", id.number);
+    node
 }
 
 /// The same without bytes.
@@ -337,7 +386,8 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
         let facts = |files: &Files| {
             let node = files.nodes.get(number)?;
             let extended: Vec<_> = node.extended.iter().map(|(name, value)| (name.clone(), value.len())).collect();
-            Some((node.id, node.kind, node.mode, node.owner, node.target.len(), extended, node.data.len()))
+            let entries = node.security.as_ref().map(|own| own.dacl.acl().map(|acl| acl.entries().len()));
+            Some((node.id, node.kind, node.mode, node.owner, entries, node.target.len(), extended, node.data.len()))
         };
         let (one, other) = (facts(expected), facts(found));
         if one != other {
@@ -346,6 +396,17 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
             let (one, other) = (&expected.nodes[number].data, &found.nodes[number].data);
             let at = one.iter().zip(other.iter()).position(|(one, other)| one != other);
             differences.push(format!("file {number} of {} bytes differs from {at:?}", one.len()));
+        } else if expected.nodes[number].security != found.nodes[number].security {
+            differences.push(format!("file {number} has another security descriptor"));
+        } else if expected.nodes[number].streams != found.nodes[number].streams {
+            let lens = |files: &Files| -> Vec<_> {
+                files.nodes[number].streams.iter().map(|(name, bytes)| (name.clone(), bytes.len())).collect()
+            };
+            differences.push(format!("streams of file {number}: {:?}, {:?}", lens(expected), lens(found)));
+        } else if expected.nodes[number].reparse != found.nodes[number].reparse {
+            differences.push(format!("file {number} has another reparse point"));
+        } else if expected.nodes[number].dos != found.nodes[number].dos {
+            differences.push(format!("file {number} has other attributes"));
         } else if expected.nodes[number].extended != found.nodes[number].extended {
             differences.push(format!("file {number} has other extended attributes"));
         }

@@ -56,7 +56,7 @@ impl<S: FileService> Channel<S> {
             size_bytes: given(FATTR_SIZE).then_some(wire.size),
             accessed: time(wire.valid, (FATTR_ATIME, FATTR_ATIME_NOW), wire.atime),
             modified: time(wire.valid, (FATTR_MTIME, FATTR_MTIME_NOW), wire.mtime),
-            created: None,
+            ..SetAttributes::default()
         };
         if given(FATTR_UID | FATTR_GID | FATTR_SIZE) && !self.connection.nodes.is_plain(header.node) {
             self.drop_capabilities(header, id).await?;

@@ -149,7 +149,7 @@ pub fn statx(writer: &mut Writer, found: &Attributes, timeouts: &Timeouts) {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_volume::service::FileId;
+    use holdfast_volume::service::{DosAttributes, FileId};
 
     use super::*;
 
@@ -161,6 +161,7 @@ mod tests {
             id: FileId { number: 9, generation: 3 },
             kind: FileKind::CharDevice(0x0010_0105),
             mode: 0o4755,
+            dos: DosAttributes::empty(),
             uid: 1,
             gid: 2,
             links: 4,

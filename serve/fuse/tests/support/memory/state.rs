@@ -177,6 +177,7 @@ impl State {
             id: FileId { number, generation: file.generation },
             kind: file.kind(),
             mode: file.mode,
+            dos: Default::default(),
             uid: file.uid,
             gid: file.gid,
             links: file.links,
