@@ -32,6 +32,10 @@ pub enum Act {
     Read(Option<ByteRange>),
     /// Data or the length changes.
     Write(Option<ByteRange>),
+    /// A program of POSIX reads. Locks of its kind are advice to it; those of NT are not.
+    PosixRead(ByteRange),
+    /// A program of POSIX writes, likewise.
+    PosixWrite(ByteRange),
     /// A name changes, or one is added.
     Rename,
     /// It is marked to be deleted, or a name is taken away.
@@ -41,8 +45,8 @@ pub enum Act {
 impl Act {
     fn toll(self) -> &'static Toll {
         match self {
-            Self::Read(_) => &Toll::READ,
-            Self::Write(_) => &Toll::CHANGE,
+            Self::Read(_) | Self::PosixRead(_) => &Toll::READ,
+            Self::Write(_) | Self::PosixWrite(_) => &Toll::CHANGE,
             Self::Rename | Self::Delete => &Toll::NAME,
         }
     }
@@ -52,16 +56,28 @@ impl Act {
         match self {
             Self::Read(range) => range.map(|range| (range, false)),
             Self::Write(range) => range.map(|range| (range, true)),
+            Self::PosixRead(range) => Some((range, false)),
+            Self::PosixWrite(range) => Some((range, true)),
             Self::Rename | Self::Delete => None,
         }
+    }
+
+    /// Whether only locks of NT are in its way.
+    fn is_posix(self) -> bool {
+        matches!(self, Self::PosixRead(_) | Self::PosixWrite(_))
+    }
+
+    /// Which locks have the range be checked.
+    fn minds(self) -> Summary {
+        if self.is_posix() { Summary::MANDATORY } else { Summary::RANGES }
     }
 
     /// What another's lease must hold to be in the way.
     fn met(self) -> Summary {
         match self {
-            Self::Read(_) => Summary::WRITE,
+            Self::Read(_) | Self::PosixRead(_) => Summary::WRITE,
             // A delegation has no handle, and is given back for a name all the same.
-            Self::Write(_) | Self::Rename | Self::Delete => Summary::READ,
+            Self::Write(_) | Self::PosixWrite(_) | Self::Rename | Self::Delete => Summary::READ,
         }
     }
 }
@@ -82,7 +98,7 @@ impl Table {
         waker: &Waker,
     ) -> Poll<Result<(), Error>> {
         let summary = seat.file.summary();
-        let locked = act.range().is_some() && summary.any(Summary::RANGES);
+        let locked = act.range().is_some() && summary.any(act.minds());
         if !locked && !summary.any(Summary::EVICTED.or(Summary::DEAD)) && !summary.others_hold(act.met(), seat.lease) {
             return Poll::Ready(Ok(()));
         }
@@ -90,7 +106,8 @@ impl Table {
             let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             let by = open.lease;
             if let Some((range, write)) = act.range()
-                && let Some(held) = state.locks.as_ref().and_then(|locks| locks.bars(seat.open, range, write))
+                && let Some(held) =
+                    state.locks.as_ref().and_then(|locks| locks.bars(seat.open, range, write, act.is_posix()))
             {
                 return Err(Error::Locked { file: seat.file.key, held: Box::new(held) });
             }
@@ -106,7 +123,7 @@ impl Table {
     /// After an act, before its reply: ready once all breaks that it has to cause are sent. Pending, it is to be asked
     /// again with the same `waiting`, which must be one of its own.
     pub fn poll_end(&self, seat: &Seat, act: Act, waiting: &mut Waiting, now: Duration, waker: &Waker) -> Poll<()> {
-        if matches!(act, Act::Read(_)) {
+        if matches!(act, Act::Read(_) | Act::PosixRead(_)) {
             return Poll::Ready(());
         }
         let summary = seat.file.summary_after();

@@ -22,6 +22,7 @@
 //!  summary.rs   the word                                   effects.rs   breaks to send, tasks to wake
 //!  settings.rs  limits                                     common.rs    what files share
 //!  key.rs       files, clients, owners                     error.rs     what is refused
+//!  link.rs      by which name a file goes
 //! ```
 //!
 //! It knows no protocol, keeps no time, starts no thread and does no I/O. A request that has to wait is `Pending`: its
@@ -54,6 +55,7 @@ mod gate;
 mod intervals;
 mod key;
 mod leases;
+mod link;
 mod lists;
 mod locking;
 mod locks;
@@ -75,6 +77,7 @@ pub use error::{Error, Limit};
 pub use gate::Act;
 pub use key::{ClientId, FileKey, OpenId, Owner};
 pub use leases::{LeaseKey, LeaseName};
+pub use link::LinkName;
 pub use lists::{LeaseInfo, OpenInfo};
 pub use locking::{LockBy, LockRequest};
 pub use locks::{LockInfo, LockKind, LockOwner};

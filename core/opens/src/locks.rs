@@ -182,16 +182,23 @@ impl Locks {
         blockers
     }
 
-    /// A lock that keeps a read or write of NT's out (MS-FSA 2.1.4.10). Nobody writes where there is a shared lock, not
-    /// even who holds it.
-    pub fn bars(&self, open: OpenId, range: ByteRange, write: bool) -> Option<LockInfo> {
+    /// A lock that keeps a read or write out (MS-FSA 2.1.4.10). Nobody writes where there is a shared lock, not even who
+    /// holds it. To a program of POSIX only those of NT are more than advice.
+    pub fn bars(&self, open: OpenId, range: ByteRange, write: bool, is_posix: bool) -> Option<LockInfo> {
         if range.is_empty() {
             return None;
         }
         let owner = LockOwner::Open(open);
-        let found = self.info(self.exclusive.find(range, |one| one.owner != owner));
-        let found = found.or_else(|| if write { self.info(self.shared.find(range, |_| true)) } else { None });
-        found.or_else(|| self.other_flock(owner, write))
+        let binds = |one: &Holder| !is_posix || one.kind == LockKind::Nt;
+        let found = self.info(self.exclusive.find(range, |one| binds(one) && one.owner != owner));
+        let found = found.or_else(|| if write { self.info(self.shared.find(range, binds)) } else { None });
+        found.or_else(|| if is_posix { None } else { self.other_flock(owner, write) })
+    }
+
+    /// Whether one of NT is held.
+    pub fn has_mandatory(&self) -> bool {
+        // They come first in the order of holders.
+        self.held.first_key_value().is_some_and(|(holder, _)| holder.kind == LockKind::Nt)
     }
 
     /// Takes a lock that nothing is in the way of.

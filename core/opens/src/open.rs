@@ -12,7 +12,8 @@ use crate::effects::Recall;
 use crate::key::{ClientId, OpenId};
 use crate::leases::LeaseKey;
 
-/// What a front end is given back when a file is to be deleted: by which name, in its own words.
+/// What a front end is given back when a file is to be deleted: by which name. [`crate::LinkName`] has the words that all
+/// understand.
 pub type Link = Arc<[u8]>;
 
 /// An open whose client is away.
@@ -57,6 +58,10 @@ impl Opens {
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Open)> {
         self.places.iter().enumerate().filter_map(|(at, open)| Some((at as u32, open.as_ref()?)))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Open> {
+        self.places.iter_mut().flatten()
     }
 
     pub fn get(&self, at: u32, id: OpenId) -> Option<&Open> {

@@ -80,6 +80,11 @@ impl Seat {
         self.access
     }
 
+    /// Whether any range of the file is locked, by whomever, at this moment.
+    pub fn is_locked(&self) -> bool {
+        self.file.summary().any(Summary::RANGES)
+    }
+
     pub(crate) fn gone(&self) -> Error {
         Error::NoOpen { open: self.open }
     }

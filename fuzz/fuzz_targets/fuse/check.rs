@@ -37,8 +37,13 @@ pub fn check(bytes: &[u8]) {
         Operation::Write(range) => assert_eq!(parsed.length as usize, WRITE_HEAD_BYTES + range.size as usize),
         Operation::SetAttr(set) => assert!(set.atime.1 < 1_000_000_000 && set.mtime.1 < 1_000_000_000),
         Operation::Init(init) => {
-            let wanted =
-                Wanted { writeback_cache: true, invalidate_on_change: true, over_io_uring: true, background: 64 };
+            let wanted = Wanted {
+                writeback_cache: true,
+                invalidate_on_change: true,
+                locks: true,
+                over_io_uring: true,
+                background: 64,
+            };
             if let Some(agreed) = init.agree(wanted) {
                 assert_eq!((agreed.flags & !init.flags, agreed.encode().len()), (0, 64));
             }

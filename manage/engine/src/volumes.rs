@@ -36,6 +36,7 @@ use holdfast_block::Claim;
 use holdfast_device::reactor;
 use holdfast_fuse::{Mounted, Notifier};
 use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, counted, natural_order};
+use holdfast_opens::Table;
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
 use holdfast_volume::service::Time;
@@ -73,6 +74,8 @@ const KNOWN_FOR: Duration = Duration::from_secs(10);
 /// A volume that is open.
 struct OpenVolume {
     volume: Arc<Volume>,
+    /// What is open on it by whatever protocol; all who serve it share that.
+    opens: Arc<Table>,
     /// Keeps others off its space.
     _claim: Claim,
     mounted: Option<Mounted>,
@@ -374,7 +377,8 @@ impl Engine {
             let found = self.on_reactor(move || async move { volume.findings().await }).await;
             findings = found.ok().and_then(Result::ok).map_or(findings, |found| Findings::of(&found));
             if let Some(mount) = &known.mount {
-                match mount_files(open, &name, opened.volume.clone(), mount, &self.reactors).await {
+                let served = (opened.volume.clone(), opened.opens.clone());
+                match mount_files(open, &name, served, mount, &self.reactors).await {
                     Ok(mounted) => opened.mounted = Some(mounted),
                     Err(condition) => trouble = Some(condition),
                 }
@@ -419,7 +423,8 @@ impl Engine {
             let message = format!("its space holds volume {}, not {}", volume.id(), known.id);
             return Err(conflict(&object, message, "restore the space from a backup"));
         }
-        Ok(OpenVolume { volume, _claim: claim, mounted: None })
+        let opens = Arc::new(Table::new(holdfast_opens::Settings::default()));
+        Ok(OpenVolume { volume, opens, _claim: claim, mounted: None })
     }
 
     /// Unmounts and closes all volumes of a pool, and forgets them until it is opened again.
@@ -456,7 +461,7 @@ impl Engine {
 
     async fn close_volume(&self, open: &OpenPool, live: LiveVolume) {
         let object = open.volume_object(&live.known);
-        let Some(OpenVolume { volume, _claim: claim, mounted }) = live.open else { return };
+        let Some(OpenVolume { volume, _claim: claim, mounted, .. }) = live.open else { return };
         if let Some(mounted) = mounted
             && let Some(why) = end_mount(mounted).await
         {

@@ -8,7 +8,7 @@
 //!
 //! Each reactor reads a clone of the device. A request is served and answered where it was read.
 //!
-//! Invariants: a reactor has no more requests under way than its limit. When a connection has ended, every open file is
+//! Invariants: a reactor has no more requests under way than its limit, but for those that waited for others. When a connection has ended, every open file is
 //! closed and all that was answered is durable.
 
 use std::cell::Cell;
@@ -22,16 +22,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use futures_util::future::{Either, select};
+use holdfast_device::reactor::clock;
 use holdfast_device::reactor::message_device::MessageDevice;
 use holdfast_device::reactor::{spawn_local, yield_now};
-use holdfast_device::{IoSlice, Signal};
+use holdfast_device::{Clock, IoSlice, Signal};
 use holdfast_volume::service::FileService;
 use smallvec::SmallVec;
 
 use crate::answer::{Body, Errno, Way, send};
 use crate::counters::Counters;
 use crate::handles::Handles;
+use crate::interrupts::Interrupts;
+use crate::leaving::Leaving;
 use crate::nodes::Nodes;
+use crate::open_file::OpenFile;
+use crate::opens::{Client, Opens};
 use crate::payload::Arena;
 use crate::protocol::constants::*;
 use crate::protocol::init::{Init, Wanted};
@@ -46,7 +51,12 @@ pub(crate) type Message = SmallVec<[u8; 160]>;
 pub(crate) struct Connection<S: FileService> {
     pub(crate) service: Arc<S>,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) handles: Handles<S::Handle>,
+    pub(crate) handles: Handles<Arc<OpenFile<S::Handle>>>,
+    /// What it is in the table of opens.
+    pub(crate) client: Client,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) leaving: Leaving,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timeouts: Timeouts,
     pub(crate) wanted: Wanted,
     pub(crate) life: Arc<Life>,
@@ -81,20 +91,30 @@ impl Life {
 
     /// Whether requests come over io_uring.
     pub(crate) fn is_over_ring(&self) -> bool {
-        self.agreed.get().is_some_and(|flags| flags & INIT_OVER_IO_URING != 0)
+        self.has_agreed(INIT_OVER_IO_URING)
+    }
+
+    /// Whether both sides agreed on a capability.
+    pub(crate) fn has_agreed(&self, capability: u64) -> bool {
+        self.agreed.get().is_some_and(|flags| flags & capability != 0)
     }
 }
 
 impl<S: FileService> Connection<S> {
-    pub(crate) fn new(service: Arc<S>, settings: &MountSettings, life: Arc<Life>) -> Self {
+    pub(crate) fn new(service: Arc<S>, opens: Opens, settings: &MountSettings, life: Arc<Life>) -> Self {
         Self {
             nodes: Arc::new(Nodes::new(service.root())),
             service,
             handles: Handles::default(),
+            client: Client::new(opens, settings.honours_denials),
+            interrupts: Interrupts::default(),
+            leaving: Leaving::default(),
+            clock: clock(),
             timeouts: Timeouts { entry: settings.entry_timeout, attributes: settings.attribute_timeout },
             wanted: Wanted {
                 writeback_cache: settings.writeback_cache,
                 invalidate_on_change: settings.invalidate_on_change,
+                locks: settings.shared_locks,
                 over_io_uring: settings.over_io_uring,
                 background: settings.requests.clamp(12, 1024) as u16,
             },
@@ -120,7 +140,11 @@ impl<S: FileService> Connection<S> {
 
     /// The last reactor that served closes what is open.
     async fn end(&self) {
-        for handle in self.handles.drain() {
+        for file in self.handles.drain() {
+            if let Ok(Some(deletion)) = self.client.opens.table().close(&file.seat, self.clock.now()) {
+                self.carry_out(deletion).await;
+            }
+            let handle = OpenFile::into_handle(file);
             if let Err(error) = self.service.close(handle).await {
                 tracing::warn!("a file that was open when its mount ended could not be closed: {error}");
             }
@@ -138,6 +162,8 @@ pub(crate) struct Channel<S: FileService> {
     pub(crate) device: MessageDevice,
     pub(crate) counters: Arc<Counters>,
     under_way: Cell<u32>,
+    /// Requests that wait for others, which are not among those.
+    aside: Cell<u32>,
     waiting: Cell<Option<Waker>>,
 }
 
@@ -155,12 +181,15 @@ impl<S: FileService> Channel<S> {
             device: MessageDevice::new(device),
             counters,
             under_way: Cell::new(0),
+            aside: Cell::new(0),
             waiting: Cell::new(None),
         });
         let over_ring = spawn_local(channel.clone().read_ring(again, queues));
         channel.clone().read().await;
+        // However it came: what waits for others is answered by nobody any more.
+        connection.life.stop.raise();
         over_ring.await;
-        channel.fewer_than(1).await;
+        channel.until(|channel| channel.under_way.get() + channel.aside.get() == 0).await;
         drop(channel);
         // The ring holds the device until its poll is cancelled, which takes a turn.
         yield_now().await;
@@ -177,7 +206,7 @@ impl<S: FileService> Channel<S> {
         let mut head = [0; WRITE_HEAD_BYTES];
         loop {
             let taken = async {
-                self.fewer_than(self.connection.requests).await;
+                self.until(|channel| channel.under_way.get() < self.connection.requests).await;
                 let parts = &mut [IoSliceMut::new(&mut head), IoSliceMut::new(arena.room())];
                 self.device.read_vectored(parts).await
             };
@@ -248,7 +277,7 @@ impl<S: FileService> Channel<S> {
     /// Serves one request to its end.
     async fn serve(&self, header: &Header, message: &[u8], payload: Option<IoSlice>, way: Way) {
         let answered = match request::parse(message) {
-            Ok((_, operation)) => Box::pin(self.operate(header, &operation, payload)).await,
+            Ok((_, operation)) => Box::pin(self.operate(header, &operation, payload, &way)).await,
             Err(error) => {
                 tracing::warn!("request {} of the kernel cannot be read: {error}", header.opcode);
                 Err(Errno(EINVAL))
@@ -280,11 +309,13 @@ impl<S: FileService> Channel<S> {
 
     /// Closes the open file of a number.
     pub(crate) async fn close(&self, node: u64, number: u64) -> Result<(), Errno> {
-        let handle = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
-        if Handles::<S::Handle>::is_direct(number) {
+        let file = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
+        if Handles::<Arc<OpenFile<S::Handle>>>::is_direct(number) {
             self.connection.nodes.close_direct(node);
         }
-        Ok(self.connection.service.close(handle).await?)
+        self.unlock_all(node, &file);
+        self.unseat(&file.seat).await;
+        Ok(self.connection.service.close(OpenFile::into_handle(file)).await?)
     }
 
     fn leave(&self) {
@@ -294,10 +325,27 @@ impl<S: FileService> Channel<S> {
         }
     }
 
-    /// Ends when fewer requests than so many are under way.
-    async fn fewer_than(&self, count: u32) {
+    /// Requests that wait for others.
+    pub(crate) fn standing_aside(&self) -> u32 {
+        self.aside.get()
+    }
+
+    /// A request waits for others.
+    pub(crate) fn go_aside(&self) {
+        self.aside.set(self.aside.get() + 1);
+        self.leave();
+    }
+
+    /// It is under way again.
+    pub(crate) fn come_back(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+        self.aside.set(self.aside.get() - 1);
+    }
+
+    /// Ends when something holds of the requests that are under way and aside.
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
         poll_fn(|cx| {
-            if self.under_way.get() < count {
+            if holds(self) {
                 return Poll::Ready(());
             }
             self.waiting.set(Some(cx.waker().clone()));
@@ -325,7 +373,8 @@ mod tests {
     #[test]
     fn a_request_takes_little_memory() {
         type Asked = (&'static Channel<Volume>, &'static Header, &'static Operation<'static>);
-        let operation = size(|(channel, header, operation): Asked| channel.operate(header, operation, None));
+        let operation =
+            size(|(channel, header, operation): Asked| channel.operate(header, operation, None, &Way::Device));
         type Come = (Rc<Channel<Volume>>, Header, Message);
         let task = size(|(channel, header, message): Come| channel.attend(header, message, None, Way::Device));
         assert!(operation <= MOST_BYTES, "an operation takes {operation} bytes");

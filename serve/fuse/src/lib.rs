@@ -9,7 +9,10 @@
 //!                          ├─ payload      memory that requests are read into
 //!                          ├─ operations   requests as calls of the service
 //!                          │     ├─ nodes     files that the kernel knows         (no I/O)
-//!                          │     └─ handles   open files                          (no I/O)
+//!                          │     ├─ handles   open files, each an open_file       (no I/O)
+//!                          │     └─ opens     the table that all protocols share  (no I/O)
+//!                          ├─ waits        requests that wait for others; interrupts, leaving
+//!                          ├─ deletions    files that go with their last close
 //!                          └─ answer       what goes back
 //!   protocol            the numbers and records of the wire                       (no I/O)
 //!   notify              what the kernel keeps is not true any more
@@ -25,22 +28,29 @@
 mod answer;
 mod connection;
 mod counters;
+mod deletions;
 mod error;
 mod handles;
 mod holders;
+mod interrupts;
+mod leaving;
 mod mount;
 mod mounted;
 mod nodes;
 mod notify;
+mod open_file;
+mod opens;
 mod operations;
 mod payload;
 pub mod protocol;
 mod ring;
 mod settings;
+mod waits;
 
 pub use counters::MountStats;
 pub use error::FuseError;
 pub use holders::Holder;
 pub use mounted::{Mounted, mount};
 pub use notify::Notifier;
+pub use opens::Opens;
 pub use settings::MountSettings;

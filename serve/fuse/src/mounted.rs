@@ -24,6 +24,7 @@ use crate::error::FuseError;
 use crate::mount::{is_dead, is_there, mount as mount_on, unmount, unmount_unused};
 use crate::nodes::Nodes;
 use crate::notify::Notifier;
+use crate::opens::Opens;
 use crate::settings::MountSettings;
 
 /// A mount. Dropped without [`stop`](Self::stop) it is what is left of a server that died: its directory answers
@@ -36,12 +37,14 @@ pub struct Mounted {
     counters: Vec<Arc<Counters>>,
 }
 
-/// Mounts what `service` serves on a directory, and serves it on all `reactors`, until it is unmounted.
+/// Mounts what `service` serves on a directory, and serves it on all `reactors`, until it is unmounted. `opens` is the table
+/// that all who serve the same files share.
 ///
 /// # Errors
 /// When the directory or the kernel does not allow it; then nothing is mounted.
 pub async fn mount<S>(
     service: Arc<S>,
+    opens: Opens,
     directory: &Path,
     settings: MountSettings,
     reactors: &[ReactorHandle],
@@ -56,7 +59,7 @@ where
     // One clone more than readers: the first descriptor is for notifications.
     let (directory, mut devices) = blocking(move || mount_on(&asked, &used, readers)).await?;
     let life = Arc::new(Life::new(devices.remove(0), readers));
-    let connection = Arc::new(Connection::new(service, &settings, life.clone()));
+    let connection = Arc::new(Connection::new(service, opens, &settings, life.clone()));
     let mut counters = Vec::new();
     for (number, (reactor, device)) in reactors.iter().zip(devices).enumerate() {
         let (connection, own) = (connection.clone(), Arc::new(Counters::default()));

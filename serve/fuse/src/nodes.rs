@@ -11,8 +11,8 @@
 //! Invariant: as long as the kernel knows a file it knows it by one number, and that number by no other file. The table
 //! is as large as what the kernel keeps.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +38,8 @@ struct Node {
     is_passed: bool,
     /// A directory that has no name any more: what it was. The service keeps it no longer; programs may have it open.
     gone: Option<Box<Attributes>>,
+    /// Owners of locks, and the processes that asked for them.
+    owners: BTreeMap<u64, u32>,
 }
 
 #[derive(Debug, Default)]
@@ -130,7 +132,8 @@ impl Nodes {
                 return number;
             }
         }
-        let node = Node { id, lookups: 1, is_plain: false, direct: 0, is_passed: false, gone: None };
+        let node =
+            Node { id, lookups: 1, is_plain: false, direct: 0, is_passed: false, gone: None, owners: BTreeMap::new() };
         if (ROOT_ID + 1..ODD).contains(&id.number) {
             match shard.entry(id.number) {
                 Entry::Vacant(vacant) => {
@@ -223,6 +226,21 @@ impl Nodes {
     /// What a directory was that is no more.
     pub(crate) fn gone(&self, node: u64) -> Option<Attributes> {
         if node == ROOT_ID { None } else { self.with(node, |found| found.gone.as_deref().copied()).flatten() }
+    }
+
+    /// Notes which process asks for a lock, for those who ask whose it is.
+    pub(crate) fn note_owner(&self, node: u64, owner: u64, process: u32) {
+        self.with(node, |found| found.owners.insert(owner, process));
+    }
+
+    /// An owner has no lock of the file any more.
+    pub(crate) fn forget_owner(&self, node: u64, owner: u64) {
+        self.with(node, |found| found.owners.remove(&owner));
+    }
+
+    /// The process that asked for a lock of an owner.
+    pub(crate) fn process(&self, node: u64, owner: u64) -> Option<u32> {
+        self.with(node, |found| found.owners.get(&owner).copied()).flatten()
     }
 
     fn with<R>(&self, node: u64, act: impl FnOnce(&mut Node) -> R) -> Option<R> {

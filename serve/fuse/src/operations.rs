@@ -4,6 +4,7 @@
 //!   names.rs        look-up, create, link, rename, remove     attributes.rs   facts, times, modes, room of the volume
 //!   data.rs         open files: read, write, room, copy       directories.rs  listings
 //!   extended.rs     extended attributes                       privileges.rs   what a write takes away
+//!   locks.rs        fcntl and flock                           gate.rs         before and after each act
 //! ```
 //!
 //! Invariant: an open file that a request uses is let go before the request is answered, so that the kernel's RELEASE,
@@ -13,15 +14,20 @@ mod attributes;
 mod data;
 mod directories;
 mod extended;
+mod gate;
+mod locks;
 mod names;
 mod privileges;
+
+use std::sync::Arc;
 
 use holdfast_device::IoSlice;
 use holdfast_volume::service::{Caller, FileId, FileService};
 use smallvec::SmallVec;
 
-use crate::answer::{Answer, Answered, Body, Errno};
+use crate::answer::{Answer, Answered, Body, Errno, Way};
 use crate::connection::Channel;
+use crate::open_file::OpenFile;
 use crate::protocol::constants::*;
 use crate::protocol::request::{Header, Operation};
 
@@ -42,7 +48,7 @@ impl<S: FileService> Channel<S> {
     }
 
     /// The open file of a number.
-    fn handle(&self, number: u64) -> Result<S::Handle, Errno> {
+    fn open_file(&self, number: u64) -> Result<Arc<OpenFile<S::Handle>>, Errno> {
         self.connection.handles.get(number).ok_or(Errno(EBADF))
     }
 
@@ -56,6 +62,7 @@ impl<S: FileService> Channel<S> {
         header: &Header,
         operation: &Operation<'_>,
         payload: Option<IoSlice>,
+        way: &Way,
     ) -> Answered {
         match *operation {
             Operation::Read(range) => self.read_data(range).await,
@@ -75,7 +82,7 @@ impl<S: FileService> Channel<S> {
             }
             Operation::Link { target, name } => Box::pin(self.link(header, target, name)).await,
             Operation::Open { flags, open_flags } => self.open(header, flags, open_flags).await,
-            Operation::Create { name, flags, mode } => self.create(header, name, flags, mode).await,
+            Operation::Create { name, flags, mode } => Box::pin(self.create(header, name, flags, mode)).await,
             Operation::TmpFile { flags, mode } => Box::pin(self.create_unnamed(header, flags, mode)).await,
             Operation::Release { handle } => self.release(header, handle).await,
             Operation::Fsync { flags } | Operation::FsyncDir { flags } => {
@@ -86,9 +93,12 @@ impl<S: FileService> Channel<S> {
             }
             Operation::Seek { handle, offset, whence } => Box::pin(self.seek(handle, offset, whence)).await,
             Operation::CopyFileRange { ref copy, wide } => Box::pin(self.copy_range(header, copy, wide)).await,
-            // Nothing is kept by handles of directories, and nothing is written at the close of a file.
+            Operation::Flush { handle, owner } => self.flush(header, handle, owner).await,
+            Operation::GetLock(ref lock) => Box::pin(self.get_lock(header, lock)).await,
+            Operation::SetLock { ref lock, waits } => Box::pin(self.set_lock(header, way, lock, waits)).await,
+            // Nothing is kept by handles of directories.
             Operation::OpenDir => Ok(Answer::of(|writer| crate::protocol::reply::open(writer, 0, 0))),
-            Operation::ReleaseDir | Operation::Flush | Operation::Destroy => Ok(Answer::nothing()),
+            Operation::ReleaseDir | Operation::Destroy => Ok(Answer::nothing()),
             Operation::ReadDir { offset, size, plus } => Box::pin(self.list(header, offset, size as usize, plus)).await,
             Operation::Access { mask } => Box::pin(self.access(header, mask)).await,
             Operation::StatFs => Box::pin(self.usage(header)).await,
@@ -98,9 +108,12 @@ impl<S: FileService> Channel<S> {
             Operation::ListXattr { size } => Box::pin(self.list_extended(header, size as usize)).await,
             Operation::RemoveXattr { name } => Box::pin(self.remove_extended(header, name)).await,
             Operation::Init(ref init) => Ok(Answer::new(Body::Bytes(self.connection.begin(init)?))),
-            // What has begun is brought to its end, so nothing is gained by interrupts: the kernel sends no more of
-            // them.
-            Operation::Interrupt | Operation::Unknown => Err(Errno(ENOSYS)),
+            // What has begun is brought to its end: only what waits for others minds them.
+            Operation::Interrupt { unique } => {
+                self.connection.interrupts.interrupt(unique);
+                Ok(Answer::new(Body::Silence))
+            }
+            Operation::Unknown => Err(Errno(ENOSYS)),
             Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::new(Body::Silence)),
         }
     }

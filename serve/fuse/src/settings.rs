@@ -28,6 +28,12 @@ pub struct MountSettings {
     /// The kernel drops what it keeps of a file whose times changed. Needed where files change by another way than the
     /// mount.
     pub invalidate_on_change: bool,
+    /// Locks of programs are kept in the table of opens, where those of other protocols meet them. Otherwise the kernel
+    /// keeps them, nobody else sees them, and closing a file asks nothing.
+    pub shared_locks: bool,
+    /// Programs are kept out of files that clients of other protocols opened for themselves (`EBUSY`). Otherwise they are
+    /// let in, as they expect it.
+    pub honours_denials: bool,
     /// Requests come over io_uring where the kernel has that and it is switched on.
     pub over_io_uring: bool,
     /// Requests under way over io_uring for each processor of the machine, each with 1 MiB of address space.
@@ -53,6 +59,8 @@ impl Default for MountSettings {
             requests: 128,
             writeback_cache: false,
             invalidate_on_change: false,
+            shared_locks: true,
+            honours_denials: false,
             over_io_uring: true,
             slots: 32,
             entry_timeout: long,

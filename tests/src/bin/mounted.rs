@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
-use holdfast_fuse::{MountSettings, Mounted, mount};
+use holdfast_fuse::{MountSettings, Mounted, Opens, mount};
 use holdfast_tests::command::run;
 use holdfast_tests::files::{Amount, DEVICE_BYTES, Rates, kernel, new_volume, on_directory, print_table};
 use holdfast_tests::fio::{direct_line, rates};
@@ -41,7 +41,7 @@ where
     let settings = MountSettings { over_io_uring, ..MountSettings::default() };
     let (path, used) = (PathBuf::from(directory), reactors.to_vec());
     janitor.later(&format!("umount -l '{directory}'"));
-    let mounting = move || async move { mount(service, &path, settings, &used).await };
+    let mounting = move || async move { mount(service, Opens::default(), &path, settings, &used).await };
     let mounted = reactors[0].call(mounting).wait().expect("the reactor runs").expect("mounted");
     assert_eq!(mounted.is_over_io_uring(), over_io_uring, "the transport that was asked for");
     mounted

@@ -10,6 +10,9 @@
 //!                        └── the mount is gone ──▶ dead
 //! ```
 //!
+//! A request that waits for a later one keeps its slot for as long. So another one is registered in its place, and stays.
+//! A new slot takes new requests only: those that wait at the kernel for a slot are taken when an answer is handed over.
+//!
 //! The ring has entries of its own size and is one of its own. The reactor waits for it as for a socket.
 //!
 //! A kernel that is short of memory takes none, or some, of the entries that are submitted. The others stay in the ring and
@@ -19,7 +22,7 @@
 //! slot is dead, or for ever.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -43,6 +46,10 @@ const PAYLOAD_BYTES_AT: usize = 272;
 /// `FUSE_IO_URING_CMD_REGISTER` and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
+/// Slots of a queue, beyond those that it begins with, for requests that wait for others.
+const MOST_MORE: usize = 256;
+/// Entries that a ring of the kernel has at most (`IORING_MAX_ENTRIES`).
+const MOST_ENTRIES: usize = 1 << 15;
 /// Where the length stands in an entry (`struct io_uring_sqe`).
 const ENTRY_LEN_AT: usize = 24;
 
@@ -70,6 +77,11 @@ pub struct FuseRing {
     waiting: RefCell<Option<Waker>>,
     /// Slots that the kernel may write to.
     live: Cell<usize>,
+    payload_bytes: usize,
+    /// Slots that there is room for.
+    room: usize,
+    /// For each queue: requests that wait for others, and slots beyond those that it began with.
+    suspended: RefCell<BTreeMap<u16, (usize, usize)>>,
 }
 
 /// The command of an entry (`struct fuse_uring_cmd_req`).
@@ -112,7 +124,9 @@ impl FuseRing {
     /// A ring whose entries the kernel was not told of yet.
     fn prepared(device: OwnedFd, queues: &[u16], depth: usize, payload_bytes: usize) -> io::Result<Self> {
         let count = queues.len() * depth;
-        let entries = u32::try_from(count.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let most = (count + queues.len() * MOST_MORE).next_power_of_two().min(MOST_ENTRIES);
+        let room = most.max(count.next_power_of_two());
+        let entries = u32::try_from(room).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut builder = Uring::builder();
         // Not `DEFER_TASKRUN`: a request must wake a reactor that sleeps in another ring.
         builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
@@ -127,6 +141,9 @@ impl FuseRing {
             arrived: RefCell::default(),
             waiting: RefCell::default(),
             live: Cell::new(0),
+            payload_bytes,
+            room,
+            suspended: RefCell::default(),
         };
         ring.register()?;
         Ok(ring)
@@ -222,6 +239,42 @@ impl FuseRing {
             None if self.live.get() == 0 => Err(io::Error::from_raw_os_error(failed.unwrap_or(libc::ENOTCONN))),
             None => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+
+    /// The request in a slot waits for later ones. `false`: there are as many of those as there may be, and nothing is done.
+    pub fn suspend(&self, slot: u32) -> bool {
+        let queue = self.slots.borrow()[slot as usize].queue;
+        let (waiting, more) = self.suspended.borrow().get(&queue).copied().unwrap_or_default();
+        let is_more_needed = waiting == more;
+        if is_more_needed && (more == MOST_MORE || !self.add(queue)) {
+            return false;
+        }
+        self.suspended.borrow_mut().insert(queue, (waiting + 1, more + usize::from(is_more_needed)));
+        true
+    }
+
+    /// A request that was suspended waits no longer.
+    pub fn resume(&self, slot: u32) {
+        let queue = self.slots.borrow()[slot as usize].queue;
+        if let Some((waiting, _)) = self.suspended.borrow_mut().get_mut(&queue) {
+            *waiting -= 1;
+        }
+    }
+
+    /// Registers another slot of a queue, if there is room.
+    fn add(&self, queue: u16) -> bool {
+        let key = self.slots.borrow().len();
+        if key == self.room {
+            return false;
+        }
+        let slot = Slot::new(queue, self.payload_bytes);
+        let entry = slot.registration(&self.device, key as u64);
+        // The kernel may look at the slot from now on, so it is kept whatever follows.
+        self.slots.borrow_mut().push(slot);
+        self.live.set(self.live.get() + 1);
+        let is_registered = self.push(&entry).and_then(|()| self.enter(u32::MAX)).is_ok();
+        self.retry();
+        is_registered
     }
 
     /// Looks at the request in a slot: its headers, and its payload.
@@ -367,6 +420,28 @@ mod tests {
             ring.retry();
             assert_eq!(counted.0.load(Ordering::Relaxed), 1);
             assert!(matches!(ring.poll_next(&mut cx), Poll::Ready(Ok(slot)) if slot == slots[0]));
+        });
+    }
+
+    #[test]
+    fn a_request_that_waits_is_made_up_for_by_another_slot() {
+        runs(|| {
+            let ring = ring();
+            ring.enter(u32::MAX).expect("it takes all");
+            let slots: Vec<u32> = (0..2 * DEPTH).map(|_| ring.try_next().expect("a slot")).collect();
+            let of_first: Vec<u32> =
+                slots.into_iter().filter(|slot| ring.slots.borrow()[*slot as usize].queue == 0).collect();
+            assert!(ring.suspend(of_first[0]) && ring.suspend(of_first[1]));
+            let mut found = [ring.try_next().expect("a new slot"), ring.try_next().expect("another one")];
+            found.sort_unstable();
+            assert_eq!(found, [2 * DEPTH as u32, 2 * DEPTH as u32 + 1]);
+            assert!(found.iter().all(|slot| ring.slots.borrow()[*slot as usize].queue == 0));
+            ring.resume(of_first[0]);
+            assert!(ring.suspend(of_first[2]));
+            assert_eq!(ring.try_next().expect_err("there are enough").kind(), io::ErrorKind::WouldBlock);
+            let more = (0..2 * MOST_MORE).take_while(|_| ring.suspend(of_first[3])).count();
+            assert_eq!((more, ring.slots.borrow().len()), (MOST_MORE - 2, 2 * DEPTH + MOST_MORE));
+            assert!(ring.room >= 2 * (DEPTH + MOST_MORE), "an entry for each slot");
         });
     }
 }

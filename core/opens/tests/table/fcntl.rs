@@ -153,6 +153,22 @@ fn reads_and_writes_of_nt_mind_locks_and_those_of_posix_do_not() {
         ];
         assert_eq!(found, expected, "at {at}");
     }
+    let cases = [
+        (range(5, 1), [true, true, false, false]),
+        (range(5, 10), [true, false, false, false]),
+        (range(15, 10), [true, false, true, false]),
+        (range(20, 20), [true; 4]),
+    ];
+    for (bytes, expected) in cases {
+        let found = [
+            begins(a, Act::PosixRead(bytes)),
+            begins(a, Act::PosixWrite(bytes)),
+            begins(c, Act::PosixRead(bytes)),
+            begins(c, Act::PosixWrite(bytes)),
+        ];
+        assert_eq!(found, expected, "programs of POSIX, {bytes:?}");
+    }
+    assert!(begins(c, Act::PosixRead(range(0, 0))) && begins(c, Act::PosixWrite(range(5, 0))), "of no bytes");
     assert!(begins(c, Act::Write(None)), "advice");
     assert!(begins(c, Act::Read(Some(range(5, 0)))), "nothing is read");
     assert!(begins(c, Act::Write(Some(range(40, 100)))), "behind all");

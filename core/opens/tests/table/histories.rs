@@ -42,8 +42,12 @@ impl World {
             }
             (34..48, Some((seat, _))) => {
                 let range = self.chance(60).then(|| self.range(false));
-                let act = [Act::Read(range), Act::Write(range), Act::Write(range), Act::Rename, Act::Delete];
-                let act = self.pick(&act).expect("some");
+                let acts = [Act::Read(range), Act::Write(range), Act::Write(range), Act::Rename, Act::Delete];
+                let act = match range.filter(|_| self.chance(30)) {
+                    Some(range) => self.pick(&[Act::PosixRead(range), Act::PosixWrite(range)]),
+                    None => self.pick(&acts),
+                };
+                let act = act.expect("some");
                 self.spawn(Job::Act { seat, act });
             }
             (48..60, Some((seat, client))) => {

@@ -501,6 +501,14 @@ impl MFile {
         !range.is_empty() && (nt || posix || whole)
     }
 
+    /// Whether a read or write of POSIX is kept out.
+    pub fn bars_posix(&self, open: OpenId, range: ByteRange, write: bool) -> bool {
+        let is_in_the_way = |held: ByteRange, owner: OpenId, exclusive: bool| {
+            meet(held, range) && (write && !exclusive || exclusive && owner != open)
+        };
+        !range.is_empty() && self.nt.iter().any(|(owner, held, exclusive)| is_in_the_way(*held, *owner, *exclusive))
+    }
+
     /// All locks, in one order: kind, owner, range, mode.
     pub fn locks(&self) -> Vec<(LockKind, LockOwner, ByteRange, bool)> {
         let nt = self.nt.iter().map(|(open, range, mode)| (LockKind::Nt, LockOwner::Open(*open), *range, *mode));

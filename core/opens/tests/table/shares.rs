@@ -155,3 +155,22 @@ fn an_administrator_closes_an_open_whose_seat_is_good_for_nothing_then() {
     assert_eq!(table.files(10), [FILE]);
     table.check();
 }
+
+#[test]
+fn a_file_that_was_renamed_goes_by_its_new_name() {
+    let (table, told) = (Table::new(Settings::default()), Default::default());
+    let link = |name: &str| LinkName { directory: 3, generation: 1, name: name.into() }.to_link();
+    let gone = OpenRequest { delete_on_close: Some(link("old")), ..request(1, Access::DELETE, &told) };
+    let first = open(&table, &gone).seat;
+    let second = open(&table, &OpenRequest { delete_on_close: Some(link("other")), ..gone.clone() }).seat;
+    table.relink(FILE, &link("none"), &link("wrong"), seconds(0));
+    table.relink(FILE, &link("old"), &link("new"), seconds(0));
+    table.relink(FileKey { number: 99, ..FILE }, &link("old"), &link("new"), seconds(0));
+    assert!(table.close(&first, seconds(0)).expect("open").is_none(), "another one is left");
+    table.relink(FILE, &link("new"), &link("newer"), seconds(0));
+    let deletion = table.close(&second, seconds(0)).expect("open").expect("the last one");
+    let name = LinkName::of(deletion.link()).expect("words");
+    assert_eq!(name, LinkName { directory: 3, generation: 1, name: b"newer".to_vec() });
+    table.deleted(deletion, seconds(0));
+    table.check();
+}

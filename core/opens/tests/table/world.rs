@@ -59,8 +59,8 @@ pub fn key(number: u64) -> FileKey {
 
 fn deed(act: Act) -> Deed {
     match act {
-        Act::Read(_) => Deed::Read,
-        Act::Write(_) => Deed::Change,
+        Act::Read(_) | Act::PosixRead(_) => Deed::Read,
+        Act::Write(_) | Act::PosixWrite(_) => Deed::Change,
         Act::Rename | Act::Delete => Deed::Name,
     }
 }
@@ -325,6 +325,8 @@ impl World {
         let barred = match act {
             Act::Read(Some(range)) => file.bars(seat.open(), range, false),
             Act::Write(Some(range)) => file.bars(seat.open(), range, true),
+            Act::PosixRead(range) => file.bars_posix(seat.open(), range, false),
+            Act::PosixWrite(range) => file.bars_posix(seat.open(), range, true),
             _ => false,
         };
         if barred {

@@ -8,14 +8,18 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, Condition, MountVolume, VolumeChanged};
 use holdfast_device::reactor::ReactorHandle;
-use holdfast_fuse::{FuseError, MountSettings, Mounted};
+use holdfast_fuse::{FuseError, MountSettings, Mounted, Opens};
 use holdfast_model::Uuid;
+use holdfast_opens::Table;
 use holdfast_volume::{Browsed, Volume};
 
 use super::known::KnownMount;
 use super::{CLOSE_TIMEOUT, KNOWN_FOR, LiveVolume};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict};
+
+/// What a volume is called in its table of opens, which is its own.
+const VOLUME_IN_TABLE: u64 = 0;
 
 impl Engine {
     /// Mounts a volume, now and whenever it is opened.
@@ -43,12 +47,15 @@ impl Engine {
         object: &str,
         mount: &KnownMount,
     ) -> ApiResult<bool> {
-        let (mut known, volume) = open.open_volume_named(name, object)?;
-        let there = {
+        let (mut known, _) = open.open_volume_named(name, object)?;
+        let (served, there) = {
             let volumes = open.volumes();
-            let mounted = volumes.get(name).and_then(|live| live.open.as_ref()?.mounted.as_ref());
-            mounted.filter(|mounted| mounted.is_there()).map(|mounted| mounted.directory().to_owned())
+            let opened = volumes.get(name).and_then(|live| live.open.as_ref());
+            let mounted = opened.and_then(|opened| opened.mounted.as_ref()).filter(|mounted| mounted.is_there());
+            let served = opened.map(|opened| (opened.volume.clone(), opened.opens.clone()));
+            (served, mounted.map(|mounted| mounted.directory().to_owned()))
         };
+        let served = served.ok_or_else(|| conflict(object, "it was closed just now", "see the health of its pool"))?;
         if let Some(there) = there {
             if self.is_same(there.clone(), mount.directory.clone().into()).await {
                 return Ok(false);
@@ -60,7 +67,7 @@ impl Engine {
             // Somebody else unmounted it.
             end_mount(before).await;
         }
-        let mounted = mount_files(open, name, volume, mount, &self.reactors).await;
+        let mounted = mount_files(open, name, served, mount, &self.reactors).await;
         let failed = |trouble: Condition| ApiError::new(Code::Failed, object, trouble.cause, trouble.next_action);
         let mounted = mounted.map_err(|trouble| failed(trouble).at("directory"))?;
         if open.volumes().get(name).is_some_and(|live| live.is_away) {
@@ -162,11 +169,11 @@ fn put_mounted(open: &OpenPool, name: &str, mounted: Mounted) {
     }
 }
 
-/// Mounts a volume on a directory.
+/// Mounts a volume, with the table of what is open on it, on a directory.
 pub(super) async fn mount_files(
     open: &OpenPool,
     name: &str,
-    volume: Arc<Volume>,
+    (volume, opens): (Arc<Volume>, Arc<Table>),
     mount: &KnownMount,
     reactors: &[ReactorHandle],
 ) -> Result<Mounted, Condition> {
@@ -182,7 +189,9 @@ pub(super) async fn mount_files(
         attribute_timeout: KNOWN_FOR,
         ..MountSettings::default()
     };
-    let mounting = holdfast_fuse::mount(Arc::new(Browsed::new(volume)), Path::new(directory), settings, reactors);
+    let opens = Opens::new(opens, VOLUME_IN_TABLE);
+    let files = Arc::new(Browsed::new(volume));
+    let mounting = holdfast_fuse::mount(files, opens, Path::new(directory), settings, reactors);
     let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
     let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
         Ok(Ok(mounted)) => return Ok(mounted),
@@ -258,13 +267,14 @@ pub(crate) async fn take_away(open: &OpenPool, id: Uuid, force: bool) -> ApiResu
 
 /// Gives a volume back to everybody, mounted where it is to be; why it is not, where it is not.
 pub(crate) async fn give_back(open: &OpenPool, id: Uuid, reactors: &[ReactorHandle]) -> Option<Condition> {
-    let (name, volume, mount) = {
+    let (name, served, mount) = {
         let mut volumes = open.volumes();
         let live = volumes.values_mut().find(|live| live.known.id == id)?;
         live.is_away = false;
-        (live.known.name.clone(), live.open.as_ref()?.volume.clone(), live.known.mount.clone()?)
+        let opened = live.open.as_ref()?;
+        (live.known.name.clone(), (opened.volume.clone(), opened.opens.clone()), live.known.mount.clone()?)
     };
-    match mount_files(open, &name, volume, &mount, reactors).await {
+    match mount_files(open, &name, served, &mount, reactors).await {
         Ok(mounted) => {
             put_mounted(open, &name, mounted);
             None

@@ -1,9 +1,11 @@
 //! Facts about files and the volume.
 
+use holdfast_opens::{Access, Act, Seat};
 use holdfast_volume::ErrorKind;
-use holdfast_volume::service::{Attributes, FileService, SetAttributes, SetTime, Time};
+use holdfast_volume::service::{Attributes, FileId, FileService, SetAttributes, SetTime, Time};
 
 use super::caller;
+use super::gate::bytes;
 use super::privileges::without_privileges;
 use crate::answer::{Answer, Answered, Body, Errno};
 use crate::connection::Channel;
@@ -48,6 +50,39 @@ impl<S: FileService> Channel<S> {
 
     pub(super) async fn set_attributes(&self, header: &Header, wire: &SetAttr) -> Answered {
         let id = self.subject(header)?;
+        if wire.valid & FATTR_SIZE == 0 {
+            return self.set_passed(header, id, wire).await;
+        }
+        let open = (wire.valid & FATTR_FH != 0).then(|| self.open_file(wire.handle)).transpose()?;
+        let passing = match &open {
+            Some(_) => None,
+            None => Some(self.seat(header, id, Access::WRITE, false).await?),
+        };
+        let seat = open.as_ref().map(|open| &open.seat).or(passing.as_ref()).expect("one of both is there");
+        let set = self.cut(header, (id, seat), wire).await;
+        if let Some(passing) = passing {
+            self.unseat(&passing).await;
+        }
+        set
+    }
+
+    /// Sets the length of a file, and what else comes with it, by a seat.
+    async fn cut(&self, header: &Header, (id, seat): (FileId, &Seat), wire: &SetAttr) -> Answered {
+        let mut act = Act::Write(None);
+        if seat.is_locked() {
+            // What is cut off may be locked. To NT that is no write; it is one to whoever relies on the lock.
+            let before = self.service().stat(id).await?.size_bytes;
+            if wire.size < before {
+                act = Act::PosixWrite(bytes(wire.size, before - wire.size)?);
+            }
+        }
+        self.before(Some(header.unique), seat, act, self.now()).await?;
+        let set = self.set_passed(header, id, wire).await;
+        self.after(seat, act, self.now()).await;
+        set
+    }
+
+    async fn set_passed(&self, header: &Header, id: FileId, wire: &SetAttr) -> Answered {
         let given = |flag: u32| wire.valid & flag != 0;
         let mut set = SetAttributes {
             mode: given(FATTR_MODE).then_some(wire.mode & 0o7777),

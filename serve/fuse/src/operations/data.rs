@@ -2,15 +2,21 @@
 
 use std::sync::atomic::Ordering;
 
+use std::sync::Arc;
+
 use holdfast_device::IoSlice;
+use holdfast_opens::{Act, Seat};
 use holdfast_volume::ErrorKind;
-use holdfast_volume::service::{Allocate, FileService, Flush, OpenMode, Seek};
+use holdfast_volume::service::{Allocate, Caller, FileId, FileService, Flush, OpenMode, Seek};
 use rustix::fs::OFlags;
 
 use super::caller;
+use super::gate::bytes;
 use crate::answer::{Answer, Answered, Body, Errno};
 use crate::connection::Channel;
 use crate::nodes::Keep;
+use crate::open_file::OpenFile;
+use crate::opens::access;
 use crate::protocol::constants::*;
 use crate::protocol::reply::open;
 use crate::protocol::request::{Copy, Header, Range};
@@ -42,8 +48,8 @@ pub(super) fn open_mode(flags: u32) -> OpenMode {
 }
 
 impl<S: FileService> Channel<S> {
-    /// What the kernel is told of an open file: what it keeps of the file stays true, a close has nothing to write, and
-    /// direct writes go side by side.
+    /// What the kernel is told of an open file: what it keeps of the file stays true, direct writes go side by side, and
+    /// unless locks are kept here, which a close lets go of, it has nothing to ask then.
     ///
     /// The kernel drops pages of a range before it sends a direct write, and not again after one that is asynchronous. A
     /// page that is read in between would stay as it was before. So a file that is open for direct writes is not kept
@@ -58,16 +64,16 @@ impl<S: FileService> Channel<S> {
                 Keep::Nothing => FOPEN_DIRECT_IO,
             }
         };
-        cache | FOPEN_NOFLUSH
+        if self.connection.life.has_agreed(INIT_POSIX_LOCKS) { cache } else { cache | FOPEN_NOFLUSH }
     }
 
     /// Gives an open file of a node a number.
-    pub(super) fn number(&self, node: u64, handle: S::Handle, flags: u32) -> u64 {
+    pub(super) fn number(&self, node: u64, handle: S::Handle, seat: Seat, flags: u32) -> u64 {
         let is_direct = has(flags, OFlags::DIRECT) && open_mode(flags).write;
         if is_direct {
             self.connection.nodes.open_direct(node);
         }
-        self.connection.handles.insert(handle, is_direct)
+        self.connection.handles.insert(Arc::new(OpenFile::new(handle, seat)), is_direct)
     }
 
     pub(super) async fn open(&self, header: &Header, flags: u32, open_flags: u32) -> Answered {
@@ -76,10 +82,29 @@ impl<S: FileService> Channel<S> {
         if mode.truncate {
             self.drop_privileges(header, open_flags & OPEN_KILL_SUIDGID != 0).await?;
         }
-        let handle = self.service().open(&caller(header), id, mode).await?;
-        let number = self.number(header.node, handle, flags);
+        let seat = self.seat(header, id, access(mode), mode.truncate).await?;
+        let handle = self.open_in(&caller(header), id, mode, &seat).await?;
+        let number = self.number(header.node, handle, seat, flags);
         let answer = Answer::of(|writer| open(writer, number, self.open_flags(header.node, flags)));
         Ok(answer.with_handle(header.node, number))
+    }
+
+    /// Opens a file in the service. Where that is refused its seat is given back.
+    pub(super) async fn open_in(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        mode: OpenMode,
+        seat: &Seat,
+    ) -> Result<S::Handle, Errno> {
+        let opened = self.service().open(caller, id, mode).await;
+        if mode.truncate {
+            self.after(seat, Act::Write(None), self.now()).await;
+        }
+        if opened.is_err() {
+            self.unseat(seat).await;
+        }
+        Ok(opened?)
     }
 
     pub(super) async fn release(&self, header: &Header, number: u64) -> Answered {
@@ -88,12 +113,14 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn read_data(&self, range: Range) -> Answered {
-        let handle = self.handle(range.handle)?;
-        let begun = self.counters.clock.now();
-        let data = self.service().read(&handle, range.offset, range.size as usize).await;
-        drop(handle);
+        let file = self.open_file(range.handle)?;
+        let act = Act::PosixRead(bytes(range.offset, range.size.into())?);
+        self.before(None, &file.seat, act, self.now()).await?;
+        let begun = self.now();
+        let data = self.service().read(&file.handle, range.offset, range.size as usize).await;
+        drop(file);
         let data = data?;
-        self.counters.read_latency.add(self.counters.clock.now().saturating_sub(begun));
+        self.counters.read_latency.add(self.now().saturating_sub(begun));
         self.counters.read_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(Answer::new(Body::Data(data)))
     }
@@ -101,19 +128,22 @@ impl<S: FileService> Channel<S> {
     pub(super) async fn write_data(&self, header: &Header, range: Range, payload: Option<IoSlice>) -> Answered {
         let len = range.size as usize;
         let mut done = 0;
-        let handle = self.handle(range.handle)?;
+        let file = self.open_file(range.handle)?;
         if let Some(payload) = payload.filter(|payload| len > 0 && payload.len() >= len) {
+            let act = Act::PosixWrite(bytes(range.offset, range.size.into())?);
+            self.before(None, &file.seat, act, self.now()).await?;
             self.drop_privileges(header, range.flags & WRITE_KILL_SUIDGID != 0).await?;
-            let begun = self.counters.clock.now();
-            let written = self.service().write(&handle, range.offset, payload, len).await;
-            drop(handle);
+            let begun = self.now();
+            let written = self.service().write(&file.handle, range.offset, payload, len).await;
+            self.after(&file.seat, act, begun).await;
+            drop(file);
             done = written?;
             // The kernel leaves that to the server where a write passes its cache by.
             if range.open_flags & O_DSYNC != 0 {
                 let how = if range.open_flags & O_SYNC == O_SYNC { Flush::All } else { Flush::Data };
                 Box::pin(self.service().flush(self.subject(header)?, how)).await?;
             }
-            self.counters.write_latency.add(self.counters.clock.now().saturating_sub(begun));
+            self.counters.write_latency.add(self.now().saturating_sub(begun));
         } else if len > 0 {
             return Err(Errno(EIO));
         }
@@ -138,10 +168,13 @@ impl<S: FileService> Channel<S> {
             _ if mode & !FALLOC_KEEP_SIZE == FALLOC_ZERO_RANGE => Allocate::Zero { keep_size },
             _ => return Err(Errno(EOPNOTSUPP)),
         };
-        let handle = self.handle(number)?;
+        let file = self.open_file(number)?;
+        let act = Act::PosixWrite(bytes(range.0, range.1)?);
+        self.before(None, &file.seat, act, self.now()).await?;
         self.drop_privileges(header, header.uid != 0).await?;
-        let done = self.service().allocate(&handle, range.0, range.1, how).await;
-        drop(handle);
+        let done = self.service().allocate(&file.handle, range.0, range.1, how).await;
+        self.after(&file.seat, act, self.now()).await;
+        drop(file);
         done?;
         Ok(Answer::nothing())
     }
@@ -152,9 +185,10 @@ impl<S: FileService> Channel<S> {
             SEEK_HOLE => Seek::Hole,
             _ => return Err(Errno(EINVAL)),
         };
-        let handle = self.handle(number)?;
-        let found = self.service().seek(&handle, offset, what).await;
-        drop(handle);
+        let file = self.open_file(number)?;
+        self.before(None, &file.seat, Act::Read(None), self.now()).await?;
+        let found = self.service().seek(&file.handle, offset, what).await;
+        drop(file);
         // lseek(2) has an error of its own for this.
         let beyond = |error: &holdfast_volume::VolumeError| error.kind == ErrorKind::NoData;
         let at = found.map_err(|error| if beyond(&error) { Errno(ENXIO) } else { error.into() })?;
@@ -167,12 +201,16 @@ impl<S: FileService> Channel<S> {
         if copy.flags != 0 {
             return Err(Errno(EINVAL));
         }
-        let (from, to) = (self.handle(copy.from.0)?, self.handle(copy.to.1)?);
+        let (from, to) = (self.open_file(copy.from.0)?, self.open_file(copy.to.1)?);
+        let len = copy.len.min(MOST_COPIED_BYTES);
+        let act = Act::PosixWrite(bytes(copy.to.2, len)?);
+        self.before(None, &from.seat, Act::PosixRead(bytes(copy.from.1, len)?), self.now()).await?;
+        self.before(None, &to.seat, act, self.now()).await?;
         let mut target = *header;
         target.node = copy.to.0;
         self.drop_privileges(&target, header.uid != 0).await?;
-        let len = copy.len.min(MOST_COPIED_BYTES);
-        let copied = self.service().copy((&from, copy.from.1), (&to, copy.to.2), len).await;
+        let copied = self.service().copy((&from.handle, copy.from.1), (&to.handle, copy.to.2), len).await;
+        self.after(&to.seat, act, self.now()).await;
         drop((from, to));
         let copied = copied?;
         Ok(Answer::of(|writer| {

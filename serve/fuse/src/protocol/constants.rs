@@ -37,6 +37,9 @@ pub const OPENDIR: u32 = 27;
 pub const READDIR: u32 = 28;
 pub const RELEASEDIR: u32 = 29;
 pub const FSYNCDIR: u32 = 30;
+pub const GETLK: u32 = 31;
+pub const SETLK: u32 = 32;
+pub const SETLKW: u32 = 33;
 pub const ACCESS: u32 = 34;
 pub const CREATE: u32 = 35;
 pub const INTERRUPT: u32 = 36;
@@ -82,6 +85,9 @@ pub const NAMES: &[(u32, &str)] = &[
     (READDIR, "readdir"),
     (RELEASEDIR, "releasedir"),
     (FSYNCDIR, "fsyncdir"),
+    (GETLK, "getlk"),
+    (SETLK, "setlk"),
+    (SETLKW, "setlkw"),
     (ACCESS, "access"),
     (CREATE, "create"),
     (INTERRUPT, "interrupt"),
@@ -99,8 +105,10 @@ pub const NAMES: &[(u32, &str)] = &[
 ];
 
 pub const INIT_ASYNC_READ: u64 = 1;
+pub const INIT_POSIX_LOCKS: u64 = 1 << 1;
 pub const INIT_EXPORT_SUPPORT: u64 = 1 << 4;
 pub const INIT_BIG_WRITES: u64 = 1 << 5;
+pub const INIT_FLOCK_LOCKS: u64 = 1 << 10;
 pub const INIT_AUTO_INVAL_DATA: u64 = 1 << 12;
 pub const INIT_DO_READDIRPLUS: u64 = 1 << 13;
 pub const INIT_READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -120,6 +128,7 @@ pub const FATTR_GID: u32 = 1 << 2;
 pub const FATTR_SIZE: u32 = 1 << 3;
 pub const FATTR_ATIME: u32 = 1 << 4;
 pub const FATTR_MTIME: u32 = 1 << 5;
+pub const FATTR_FH: u32 = 1 << 6;
 pub const FATTR_ATIME_NOW: u32 = 1 << 7;
 pub const FATTR_MTIME_NOW: u32 = 1 << 8;
 pub const FATTR_KILL_SUIDGID: u32 = 1 << 11;
@@ -135,6 +144,13 @@ pub const FSYNC_FDATASYNC: u32 = 1;
 
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+
+/// A lock is one of `flock(2)`.
+pub const LK_FLOCK: u32 = 1;
+/// Of `fcntl(2)`: what a lock is, or is to be.
+pub const F_RDLCK: u32 = 0;
+pub const F_WRLCK: u32 = 1;
+pub const F_UNLCK: u32 = 2;
 
 /// Of `fallocate(2)`.
 pub const FALLOC_KEEP_SIZE: u32 = 1;
@@ -157,11 +173,17 @@ pub const S_IXGRP: u32 = 0o010;
 
 /// Of `errno.h`, where the kernel takes an error for an answer of its own meaning.
 pub const ENOENT: i32 = 2;
+pub const EINTR: i32 = 4;
 pub const EIO: i32 = 5;
 pub const ENXIO: i32 = 6;
+pub const EAGAIN: i32 = 11;
+pub const EBUSY: i32 = 16;
 pub const ENODEV: i32 = 19;
 pub const EINVAL: i32 = 22;
+pub const ENFILE: i32 = 23;
 pub const ERANGE: i32 = 34;
+pub const EDEADLK: i32 = 35;
+pub const ENOLCK: i32 = 37;
 pub const ENOSYS: i32 = 38;
 pub const ENODATA: i32 = 61;
 pub const EPROTO: i32 = 71;

@@ -43,6 +43,8 @@ pub struct Wanted {
     pub writeback_cache: bool,
     /// The kernel drops what it has of a file whose times say that it was changed.
     pub invalidate_on_change: bool,
+    /// Locks come to this server, instead of being kept by the kernel.
+    pub locks: bool,
     /// Requests come over io_uring.
     pub over_io_uring: bool,
     /// Requests that nobody waits for, such as read-ahead, at once.
@@ -79,6 +81,9 @@ impl Init {
         }
         if wanted.invalidate_on_change {
             flags |= INIT_AUTO_INVAL_DATA;
+        }
+        if wanted.locks {
+            flags |= INIT_POSIX_LOCKS | INIT_FLOCK_LOCKS;
         }
         if wanted.over_io_uring {
             flags |= INIT_OVER_IO_URING;
@@ -127,9 +132,18 @@ mod tests {
 
     #[test]
     fn only_what_both_can_do_is_agreed_on() {
-        let wanted = Wanted { writeback_cache: true, invalidate_on_change: false, over_io_uring: true, background: 64 };
-        let agreed = init((7, 31), INIT_ASYNC_READ | INIT_WRITEBACK_CACHE | INIT_AUTO_INVAL_DATA).agree(wanted);
+        let wanted = Wanted {
+            writeback_cache: true,
+            invalidate_on_change: false,
+            locks: false,
+            over_io_uring: true,
+            background: 64,
+        };
+        let locks = INIT_POSIX_LOCKS | INIT_FLOCK_LOCKS;
+        let agreed = init((7, 31), INIT_ASYNC_READ | INIT_WRITEBACK_CACHE | INIT_AUTO_INVAL_DATA | locks).agree(wanted);
         assert_eq!(agreed.expect("new enough").flags, INIT_ASYNC_READ | INIT_WRITEBACK_CACHE);
+        let agreed = init((7, 31), locks).agree(Wanted { locks: true, ..wanted });
+        assert_eq!(agreed.expect("new enough").flags, locks);
         let bytes = init((7, 99), u64::MAX).agree(wanted).expect("new enough").encode();
         assert_eq!(bytes.len(), 64);
         assert_eq!(bytes[4..8], KERNEL_MINOR.to_le_bytes());
@@ -138,8 +152,13 @@ mod tests {
 
     #[test]
     fn kernels_of_another_time_are_told() {
-        let wanted =
-            Wanted { writeback_cache: false, invalidate_on_change: false, over_io_uring: false, background: 64 };
+        let wanted = Wanted {
+            writeback_cache: false,
+            invalidate_on_change: false,
+            locks: true,
+            over_io_uring: false,
+            background: 64,
+        };
         assert!(init((7, 30), u64::MAX).agree(wanted).is_none());
         assert!(init((8, 0), 0).is_newer() && !init((7, 45), 0).is_newer());
         assert_eq!(encode_version().len(), 64);

@@ -111,6 +111,11 @@ pub fn open(writer: &mut Writer, handle: u64, flags: u32) {
     writer.u64(handle).u32(flags).u32(0);
 }
 
+/// `fuse_lk_out`: a lock from its first byte to its last, as `fcntl(2)` calls it, and whose it is.
+pub fn lock(writer: &mut Writer, (start, end): (u64, u64), kind: u32, process: u32) {
+    writer.u64(start).u64(end).u32(kind).u32(process);
+}
+
 /// Bytes that a name of `len` bytes takes in a listing.
 pub fn dirent_bytes(len: usize) -> usize {
     (DIRENT_BYTES + len).next_multiple_of(8)
@@ -187,6 +192,7 @@ mod tests {
         assert_eq!(len(&|writer| no_entry(writer, &TIMEOUTS)), ENTRY_BYTES);
         assert_eq!(len(&|writer| attributes_out(writer, &found(), &TIMEOUTS)), 104);
         assert_eq!(len(&|writer| open(writer, 1, 2)), 16);
+        assert_eq!(len(&|writer| lock(writer, (1, 2), 3, 4)), 24);
         assert_eq!(len(&|writer| statx(writer, &found(), &TIMEOUTS)), 288);
         assert_eq!(
             len(&|writer| usage(writer, &Usage { total_bytes: 0, free_bytes: 0, files: 0, free_files: None }, 255)),

@@ -63,12 +63,32 @@ pub struct Range {
 #[expect(missing_docs, reason = "the names are those of the wire")]
 pub struct SetAttr {
     pub valid: u32,
+    pub handle: u64,
     pub size: u64,
     pub atime: (i64, u32),
     pub mtime: (i64, u32),
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
+}
+
+/// A lock of a range of an open file, or of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Number of the open file.
+    pub handle: u64,
+    /// Whose it is: a number of the kernel for a table of descriptors, or for an open file.
+    pub owner: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+    /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    pub kind: u32,
+    /// The process that asks, as the one that mounted sees it.
+    pub process: u32,
+    /// Whether it is one of `flock(2)`.
+    pub is_flock: bool,
 }
 
 /// A copy within the mount.
@@ -124,7 +144,9 @@ pub enum Operation<'a> {
     GetXattr { name: &'a [u8], size: u32 },
     ListXattr { size: u32 },
     RemoveXattr { name: &'a [u8] },
-    Flush,
+    Flush { handle: u64, owner: u64 },
+    GetLock(Lock),
+    SetLock { lock: Lock, waits: bool },
     Init(Init),
     OpenDir,
     ReadDir { offset: u64, size: u32, plus: bool },
@@ -132,7 +154,7 @@ pub enum Operation<'a> {
     FsyncDir { flags: u32 },
     Access { mask: u32 },
     Create { name: &'a [u8], flags: u32, mode: u32 },
-    Interrupt,
+    Interrupt { unique: u64 },
     Destroy,
     Fallocate { handle: u64, offset: u64, len: u64, mode: u32 },
     Seek { handle: u64, offset: u64, whence: u32 },
@@ -183,8 +205,8 @@ fn range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
 
 fn set_attr(reader: &mut Reader<'_>) -> Result<SetAttr, WireError> {
     let valid = reader.u32()?;
-    reader.take(4 + 8)?;
-    let size = reader.u64()?;
+    reader.take(4)?;
+    let (handle, size) = (reader.u64()?, reader.u64()?);
     reader.take(8)?;
     let (atime, mtime, _ctime) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (atime_nanos, mtime_nanos, _ctime_nanos) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -196,7 +218,13 @@ fn set_attr(reader: &mut Reader<'_>) -> Result<SetAttr, WireError> {
         return Err(WireError::Value("nanoseconds"));
     }
     let (atime, mtime) = ((atime as i64, atime_nanos), (mtime as i64, mtime_nanos));
-    Ok(SetAttr { valid, size, atime, mtime, mode, uid, gid })
+    Ok(SetAttr { valid, handle, size, atime, mtime, mode, uid, gid })
+}
+
+fn lock(reader: &mut Reader<'_>) -> Result<Lock, WireError> {
+    let (handle, owner, start, end) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let (kind, process, flags, _padding) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+    Ok(Lock { handle, owner, start, end, kind, process, is_flock: flags & LK_FLOCK != 0 })
 }
 
 fn copy(reader: &mut Reader<'_>) -> Result<Copy, WireError> {
@@ -231,14 +259,13 @@ fn parse_body<'a>(header: &Header, reader: &mut Reader<'a>) -> Result<Operation<
         STATFS => Operation::StatFs,
         SYNCFS => Operation::SyncFs,
         INIT => Operation::Init(Init::parse(reader)?),
-        INTERRUPT => Operation::Interrupt,
+        INTERRUPT => Operation::Interrupt { unique: reader.u64()? },
         DESTROY => Operation::Destroy,
         SYMLINK | MKNOD | MKDIR | UNLINK | RMDIR | RENAME | RENAME2 | LINK | CREATE | TMPFILE => {
             parse_names(header, reader)?
         }
-        OPEN | READ | WRITE | RELEASE | FSYNC | FLUSH | FALLOCATE | LSEEK | COPY_FILE_RANGE | COPY_FILE_RANGE_64 => {
-            parse_data(header, reader)?
-        }
+        OPEN | READ | WRITE | RELEASE | FSYNC | FLUSH | GETLK | SETLK | SETLKW | FALLOCATE | LSEEK
+        | COPY_FILE_RANGE | COPY_FILE_RANGE_64 => parse_data(header, reader)?,
         OPENDIR => Operation::OpenDir,
         READDIR | READDIRPLUS => {
             let range = range(reader)?;
@@ -309,7 +336,12 @@ fn parse_data(header: &Header, reader: &mut Reader<'_>) -> Result<Operation<'sta
         }
         RELEASE => Operation::Release { handle: reader.u64()? },
         FSYNC => Operation::Fsync { flags: fsync(reader)? },
-        FLUSH => Operation::Flush,
+        FLUSH => {
+            let (handle, _unused, owner) = (reader.u64()?, reader.u64()?, reader.u64()?);
+            Operation::Flush { handle, owner }
+        }
+        GETLK => Operation::GetLock(lock(reader)?),
+        SETLK | SETLKW => Operation::SetLock { lock: lock(reader)?, waits: header.opcode == SETLKW },
         FALLOCATE => {
             let (handle, offset, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
             Operation::Fallocate { handle, offset, len, mode: reader.u32()? }

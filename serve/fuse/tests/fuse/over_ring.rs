@@ -16,13 +16,17 @@ static SWITCHED: Mutex<()> = Mutex::new(());
 
 /// A mount over io_uring. `None`: the kernel has no such thing.
 fn scene() -> Option<Scene> {
+    scene_with(MountSettings::default())
+}
+
+fn scene_with(settings: MountSettings) -> Option<Scene> {
     let _alone = SWITCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = fs::read_to_string(SWITCH).ok().filter(|_| fs::write(SWITCH, "Y").is_ok());
     let Some(before) = before else {
         holdfast_harness::note_left_out("mounts over io_uring", "root and Linux 6.14 with FUSE over io_uring");
         return None;
     };
-    let scene = Scene::with(Memory::new(), MountSettings::default());
+    let scene = Scene::with(Memory::new(), settings);
     fs::write(SWITCH, before).expect("switched back");
     let scene = scene?;
     assert!(scene.mounted().is_over_io_uring());
@@ -89,4 +93,11 @@ fn a_mount_ends_also_in_use_and_begins_again() {
     assert!(open.sync_all().is_err());
     scene.mount_with(MountSettings::default()).expect("mounted again");
     assert_eq!(fs::read(scene.path("file")).expect("read"), b"kept");
+}
+
+#[test]
+fn programs_that_wait_for_locks_keep_no_request_out() {
+    let Some(scene) = scene_with(MountSettings { slots: 2, ..MountSettings::default() }) else { return };
+    fs::write(scene.path("file"), b"").expect("written");
+    crate::locks::hold_many(&scene);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
-use holdfast_fuse::{FuseError, MountSettings, Mounted};
+use holdfast_fuse::{FuseError, MountSettings, Mounted, Opens};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 
@@ -17,6 +17,8 @@ pub use memory::Memory;
 /// A mount over files in memory, with two reactors. Unmounted when it is dropped.
 pub struct Scene {
     pub service: Arc<Memory>,
+    /// What another protocol would share with the mount.
+    pub opens: Opens,
     reactors: Vec<ReactorHandle>,
     mounted: Option<Mounted>,
     folder: tempfile::TempDir,
@@ -42,11 +44,16 @@ impl Scene {
     }
 
     pub fn with(service: Memory, settings: MountSettings) -> Option<Self> {
+        Self::with_opens(service, settings, Opens::default())
+    }
+
+    pub fn with_opens(service: Memory, settings: MountSettings, opens: Opens) -> Option<Self> {
         if !may_mount() {
             return None;
         }
         let mut scene = Self {
             service: Arc::new(service),
+            opens,
             reactors: ["one", "two"].map(start_reactor).into(),
             mounted: None,
             folder: tempfile::tempdir().expect("a folder"),
@@ -63,8 +70,9 @@ impl Scene {
     }
 
     pub fn try_mount(&self, directory: &Path, settings: MountSettings) -> Result<Mounted, FuseError> {
-        let (service, directory, reactors) = (self.service.clone(), directory.to_owned(), self.reactors.clone());
-        let mount = move || async move { holdfast_fuse::mount(service, &directory, settings, &reactors).await };
+        let (service, opens) = (self.service.clone(), self.opens.clone());
+        let (directory, reactors) = (directory.to_owned(), self.reactors.clone());
+        let mount = move || async move { holdfast_fuse::mount(service, opens, &directory, settings, &reactors).await };
         self.reactors[0].call(mount).wait().expect("the reactor runs")
     }
 
@@ -117,6 +125,7 @@ impl Drop for Scene {
             if !std::thread::panicking() {
                 stopped.expect("unmounted");
                 assert_eq!(self.service.counts().1, 0, "no file is open any more");
+                self.opens.table().check();
             }
         }
         self.reactors.drain(..).for_each(ReactorHandle::stop);
