@@ -43,6 +43,8 @@ pub enum JobKind {
     Reclaim,
     /// Has files of a volume be as a snapshot has them.
     Restore,
+    /// Hands permissions of a directory of a volume on to what is below.
+    Inherit,
 }
 
 /// How far a job is.

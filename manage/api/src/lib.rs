@@ -5,6 +5,7 @@
 //! names; enumerations are lower-case words; every answer to a change says whether anything changed.
 
 pub mod access;
+pub mod acl;
 pub mod cause;
 pub mod disk;
 mod error;
@@ -32,6 +33,7 @@ pub use access::{
     Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login,
     Role, ServerSettings, Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
 };
+pub use acl::{EffectiveAccess, FileAcl, FileAclChanged, Principal, SetFileAcl};
 pub use cause::{Affected, Cause, CauseDisk, CauseKind};
 pub use disk::{
     CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskLatency, DiskReliability, DiskRetired, DiskSmart, EvacuateDisk,

@@ -4,6 +4,7 @@
 //! refused or failed, 2 used wrongly.
 
 mod access;
+mod acls;
 mod arguments;
 mod client;
 mod daemon;

@@ -16,6 +16,7 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, RetirePolicy, counted};
 use serde::Serialize;
 
 mod access;
+mod acls;
 mod conditions;
 mod exports;
 mod notify;

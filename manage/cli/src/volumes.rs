@@ -11,9 +11,9 @@ use holdfast_model::{ByteSize, SpacePath};
 
 use crate::arguments::{QuotaCommand, QuotaSubject, VolumeCommand};
 use crate::client::{Client, segment};
-use crate::jobs;
 use crate::output::{harmless, print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
+use crate::{acls, jobs};
 
 /// Where the API has a volume.
 pub(crate) fn volume_path(volume: &SpacePath) -> String {
@@ -88,6 +88,7 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let path = format!("{}/usage?path={}", volume_path(&volume), segment(&path));
             print(json, &client.get::<VolumeUsage>(&path).await?)
         }
+        VolumeCommand::Acl(command) => acls::acl_command(client, json, command).await,
         VolumeCommand::Quota(command) => quota_command(client, json, command).await,
         VolumeCommand::Scan { volume, start } => {
             jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await

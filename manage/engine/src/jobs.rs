@@ -7,7 +7,8 @@
 //!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs,
-//!                 upgrade.rs, volumes.rs, shrink.rs, trim.rs, reclaim.rs, restore.rs
+//!                 upgrade.rs, volumes.rs, shrink.rs, trim.rs, reclaim.rs, restore.rs,
+//!                 inherit.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
@@ -19,6 +20,7 @@
 mod control;
 mod convert;
 mod evacuate;
+mod inherit;
 mod kept;
 mod lost;
 mod progress;
@@ -243,7 +245,8 @@ impl Jobs {
             | JobKind::Quota
             | JobKind::Trim
             | JobKind::Reclaim
-            | JobKind::Restore => false,
+            | JobKind::Restore
+            | JobKind::Inherit => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

@@ -8,6 +8,7 @@
 //! Invariants: a space has one volume, or exports, never both. What a volume is and where it is to be mounted is on its
 //! pool before it is answered.
 
+mod acl;
 mod adopt;
 mod create;
 mod destroy;
@@ -45,6 +46,7 @@ use holdfast_volume::{ErrorKind, Settings, Verb, Volume, VolumeError, WallClock}
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool, not_found};
 use crate::spaces::{parse_path, space_size};
+pub(crate) use crate::volumes::acl::administrator;
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};

@@ -1,6 +1,7 @@
 //! One file a kind of object. A handler takes the request apart and asks the engine; it decides nothing.
 
 pub(crate) mod accounts;
+pub(crate) mod acls;
 pub(crate) mod audit;
 pub(crate) mod disks;
 pub(crate) mod events;

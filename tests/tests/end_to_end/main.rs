@@ -1,6 +1,7 @@
 //! The built daemon with real clients. Each test has a daemon and a folder of its own.
 
 mod access;
+mod acls;
 mod bad_input;
 mod change;
 mod clients;

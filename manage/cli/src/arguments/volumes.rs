@@ -62,6 +62,37 @@ pub enum QuotaCommand {
     },
 }
 
+/// What to do with permissions of files.
+#[derive(Debug, Subcommand)]
+pub enum AclCommand {
+    /// Show the permissions of a file: its security descriptor
+    Get {
+        /// POOL/VOLUME/PATH, or a path below a mounted volume
+        path: String,
+    },
+    /// Set permissions of a file
+    Set {
+        /// POOL/VOLUME/PATH, or a path below a mounted volume
+        path: String,
+        /// Parts of a descriptor as text, for example 'D:(A;OICI;FA;;;S-1-22-1-1000)'; parts left out stay
+        #[arg(long, value_name = "TEXT")]
+        sddl: String,
+        /// Of a directory, also have what is below inherit it, as a job
+        #[arg(long)]
+        below: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Show what a user may do with a file, and why
+    Access {
+        /// POOL/VOLUME/PATH, or a path below a mounted volume
+        path: String,
+        /// The user, by name as the server knows it or by number
+        #[arg(long)]
+        user: String,
+    },
+}
+
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -151,6 +182,9 @@ pub enum VolumeCommand {
     /// Limit what directory trees, users and groups of a volume take
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Permissions of files, by the rules of Windows
+    #[command(subcommand)]
+    Acl(AclCommand),
     /// Read all metadata of a volume and list what does not agree, as a job; the volume stays in use
     Scan {
         /// POOL/VOLUME

@@ -13,7 +13,9 @@ use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::{convert, evacuate, rebalance, reclaim, repair, replace, restore, scrub, shrink, trim, upgrade, volumes};
+use super::{
+    convert, evacuate, inherit, rebalance, reclaim, repair, replace, restore, scrub, shrink, trim, upgrade, volumes,
+};
 use crate::engine::OpenPool;
 use crate::error::from_space;
 
@@ -102,6 +104,9 @@ pub(crate) struct JobSpec {
     /// Of a shrink, the size that is to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes: Option<u64>,
+    /// The directory of a volume that it begins at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
     /// What a restore restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restoring: Option<Restoring>,
@@ -190,7 +195,7 @@ impl Cut {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None, restoring: None }
+        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None, path: None, restoring: None }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
@@ -246,7 +251,8 @@ impl JobSpec {
             | JobKind::Quota
             | JobKind::Trim
             | JobKind::Reclaim
-            | JobKind::Restore => 0,
+            | JobKind::Restore
+            | JobKind::Inherit => 0,
         }
     }
 
@@ -270,6 +276,7 @@ impl JobSpec {
             JobKind::Shrink => return shrink::run(site, self, pace).await,
             JobKind::Reclaim => return reclaim::run(site, target, pace).await,
             JobKind::Restore => return restore::run(site, self, pace).await,
+            JobKind::Inherit => return inherit::run(site, self, pace).await,
         };
         brought.map_err(|ended| Cut::of_spaces(target.object(), ended))
     }

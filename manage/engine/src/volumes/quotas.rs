@@ -2,7 +2,7 @@
 //!
 //! Invariant: names of users are those of the server at the moment; what is kept are numbers.
 
-mod names;
+pub(super) mod names;
 mod watch;
 
 use std::fmt;

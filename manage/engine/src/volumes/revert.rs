@@ -14,11 +14,14 @@ use std::collections::HashMap;
 use std::pin::Pin;
 
 use holdfast_device::IoBuf;
+use holdfast_identity::{Node, trivial_mode};
 use holdfast_volume::service::{
-    Allocate, Attributes, Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Rename, Seek,
-    SetAttributes, SetMode, SetTime,
+    Allocate, Attributes, DosAttributes, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Rename,
+    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, SetTime, Stream,
 };
 use holdfast_volume::{ErrorKind, Handle, Steps, Volume, VolumeError};
+
+use super::acl::administrator;
 
 /// Names that are read at once.
 const AT_ONCE: usize = 64;
@@ -28,11 +31,6 @@ const PIECE_BYTES: usize = 1 << 20;
 const MOST_LINKED: usize = 1 << 20;
 /// Steps that a name, or an attribute, is worth in bytes.
 const NAME_BYTES: u64 = 4096;
-
-/// The one who asked is root: everything is to be as it was.
-fn caller() -> Caller {
-    Caller { is_checked: true, ..Caller::default() }
-}
 
 /// What changed behind the back of those who keep files in memory.
 pub(crate) enum Notice {
@@ -157,7 +155,7 @@ impl<'a> Revert<'a> {
             if directory.kind != FileKind::Directory {
                 return Err(Unreverted::NoFile);
             }
-            let found = self.is.lookup(&caller(), is, name).await.map_err(|error| self.failed(error))?;
+            let found = self.is.lookup(&administrator(), is, name).await.map_err(|error| self.failed(error))?;
             self.path.push(name.to_vec());
             is = match found {
                 Some(found) if found.kind == FileKind::Directory => found.id,
@@ -189,12 +187,12 @@ impl<'a> Revert<'a> {
         let mut is = self.is.root();
         for name in above {
             self.path.push(name.to_vec());
-            let found = self.is.lookup(&caller(), is, name).await.map_err(|error| self.failed(error))?;
+            let found = self.is.lookup(&administrator(), is, name).await.map_err(|error| self.failed(error))?;
             let found = found.filter(|found| found.kind == FileKind::Directory);
             let none = || VolumeError::new(ErrorKind::NotFound, "there is no such directory");
             is = found.ok_or_else(|| self.failed(none()))?.id;
         }
-        if self.is.lookup(&caller(), is, last).await.map_err(|error| self.failed(error))?.is_some() {
+        if self.is.lookup(&administrator(), is, last).await.map_err(|error| self.failed(error))?.is_some() {
             return Err(Unreverted::InTheWay(to.to_owned()));
         }
         let done = self.one(is, last, &file).await;
@@ -203,7 +201,7 @@ impl<'a> Revert<'a> {
 
     /// A file of the snapshot.
     async fn past(&self, dir: FileId, name: &[u8]) -> Result<Attributes, Unreverted> {
-        match self.was.lookup(&caller(), dir, name).await {
+        match self.was.lookup(&administrator(), dir, name).await {
             Ok(found) => found.ok_or(Unreverted::NoFile),
             Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NameTooLong) => {
                 Err(Unreverted::NoFile)
@@ -239,7 +237,7 @@ impl<'a> Revert<'a> {
                 self.remove_others(was, is).await?;
                 level.is_clean = true;
             }
-            let entries = self.was.list(&caller(), was, level.cursor, AT_ONCE, true).await?;
+            let entries = self.was.list(&administrator(), was, level.cursor, AT_ONCE, true).await?;
             if entries.is_empty() {
                 let facts = self.was.stat(was).await?;
                 self.restored_directory(is, &facts).await?;
@@ -284,11 +282,11 @@ impl<'a> Revert<'a> {
     async fn remove_others(&mut self, was: FileId, is: FileId) -> Step<()> {
         let mut cursor = 0;
         loop {
-            let entries = self.is.list(&caller(), is, cursor, AT_ONCE, false).await?;
+            let entries = self.is.list(&administrator(), is, cursor, AT_ONCE, false).await?;
             let Some(last) = entries.last() else { return Ok(()) };
             cursor = last.cursor;
             for entry in entries {
-                if self.was.lookup(&caller(), was, &entry.name).await?.is_none() {
+                if self.was.lookup(&administrator(), was, &entry.name).await?.is_none() {
                     self.path.push(entry.name.clone());
                     self.remove(is, &entry.name, entry.kind == FileKind::Directory).await?;
                     self.path.pop();
@@ -307,18 +305,18 @@ impl<'a> Revert<'a> {
         self.notices.push(Notice::Name(dir, name.to_vec()));
         if !is_directory {
             self.done.removed += 1;
-            return Ok(gone(self.is.remove(&caller(), dir, name, Remove::File).await)?);
+            return Ok(gone(self.is.remove(&administrator(), dir, name, Remove::File).await)?);
         }
         let mut levels = vec![(dir, name.to_vec())];
         while let Some((dir, name)) = levels.last().cloned() {
             self.pace(NAME_BYTES).await?;
-            let Some(directory) = self.is.lookup(&caller(), dir, &name).await? else {
+            let Some(directory) = self.is.lookup(&administrator(), dir, &name).await? else {
                 levels.pop();
                 continue;
             };
-            let entries = self.is.list(&caller(), directory.id, 0, AT_ONCE, false).await?;
+            let entries = self.is.list(&administrator(), directory.id, 0, AT_ONCE, false).await?;
             if entries.is_empty() {
-                match self.is.remove(&caller(), dir, &name, Remove::Directory).await {
+                match self.is.remove(&administrator(), dir, &name, Remove::Directory).await {
                     // Somebody made a file there just now.
                     Err(error) if error.kind == ErrorKind::NotEmpty => continue,
                     removed => gone(removed)?,
@@ -332,7 +330,7 @@ impl<'a> Revert<'a> {
                     levels.push((directory.id, entry.name));
                     break;
                 }
-                gone(self.is.remove(&caller(), directory.id, &entry.name, Remove::File).await)?;
+                gone(self.is.remove(&administrator(), directory.id, &entry.name, Remove::File).await)?;
                 self.done.removed += 1;
             }
         }
@@ -341,7 +339,7 @@ impl<'a> Revert<'a> {
 
     /// Has a name lead to the file that it led to, as it was; answers the directory whose names are to be restored.
     async fn entry(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<Option<FileId>> {
-        let found = self.is.lookup(&caller(), dir, name).await?;
+        let found = self.is.lookup(&administrator(), dir, name).await?;
         let are_directories = found.as_ref().is_some_and(|found| [found.kind, was.kind] == [FileKind::Directory; 2]);
         if let Some(found) = found.as_ref().filter(|found| found.id == was.id || are_directories) {
             if !are_directories {
@@ -394,21 +392,21 @@ impl<'a> Revert<'a> {
     async fn name(&mut self, id: FileId, dir: FileId, name: &[u8]) -> Step<()> {
         self.notices.push(Notice::Name(dir, name.to_vec()));
         let apart = format!(".restoring-{}-{}", id.number, self.done.restored).into_bytes();
-        match self.is.link(&caller(), id, dir, name).await {
+        match self.is.link(&administrator(), id, dir, name).await {
             Err(error) if error.kind == ErrorKind::Exists => {}
             named => return Ok(named.map(drop)?),
         }
-        self.is.link(&caller(), id, dir, &apart).await?;
-        let named = self.is.rename(&caller(), (dir, &apart), (dir, name), Rename::Replace).await;
+        self.is.link(&administrator(), id, dir, &apart).await?;
+        let named = self.is.rename(&administrator(), (dir, &apart), (dir, name), Rename::Replace).await;
         if named.is_err() {
-            self.is.remove(&caller(), dir, &apart, Remove::File).await?;
+            self.is.remove(&administrator(), dir, &apart, Remove::File).await?;
         }
         Ok(named?)
     }
 
     async fn make_directory(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<FileId> {
         let new = NewFile { kind: FileKind::Directory, mode: was.mode, target: b"" };
-        let made = self.is.create(&caller(), dir, name, &new).await?;
+        let made = self.is.create(&administrator(), dir, name, &new).await?;
         self.notices.push(Notice::Name(dir, name.to_vec()));
         Ok(made.id)
     }
@@ -417,7 +415,7 @@ impl<'a> Revert<'a> {
     async fn make(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<FileId> {
         if was.kind == FileKind::Regular {
             let new = NewFile { kind: was.kind, mode: was.mode, target: b"" };
-            let (made, handle) = self.is.create_unnamed(&caller(), dir, &new).await?;
+            let (made, handle) = self.is.create_unnamed(&administrator(), dir, &new).await?;
             let filled = self.fill(was, &handle, made.id).await;
             let named = match filled {
                 Ok(()) => self.name(made.id, dir, name).await,
@@ -431,10 +429,10 @@ impl<'a> Revert<'a> {
         }
         let target = if was.kind == FileKind::Symlink { self.was.read_link(was.id).await? } else { Vec::new() };
         let new = NewFile { kind: was.kind, mode: was.mode, target: &target };
-        if self.is.lookup(&caller(), dir, name).await?.is_some() {
+        if self.is.lookup(&administrator(), dir, name).await?.is_some() {
             self.remove(dir, name, false).await?;
         }
-        let made = self.is.create(&caller(), dir, name, &new).await?.id;
+        let made = self.is.create(&administrator(), dir, name, &new).await?.id;
         self.notices.push(Notice::Name(dir, name.to_vec()));
         self.set_attributes(made, was).await?;
         Ok(made)
@@ -453,7 +451,7 @@ impl<'a> Revert<'a> {
         let mut differs = false;
         if was.kind == FileKind::Regular {
             let mode = OpenMode { read: true, write: true, truncate: false };
-            let handle = self.is.open(&caller(), is.id, mode).await?;
+            let handle = self.is.open(&administrator(), is.id, mode).await?;
             let copied = self.copy(was, &handle).await;
             self.is.close(handle).await?;
             differs = copied?;
@@ -477,7 +475,7 @@ impl<'a> Revert<'a> {
     /// Has a file hold what it held; answers whether anything differed.
     async fn copy(&mut self, was: &Attributes, to: &Handle) -> Step<bool> {
         let mode = OpenMode { read: true, write: false, truncate: false };
-        let from = self.was.open(&caller(), was.id, mode).await?;
+        let from = self.was.open(&administrator(), was.id, mode).await?;
         let copied = self.copy_from(&from, was.size_bytes, to).await;
         self.was.close(from).await?;
         copied
@@ -488,7 +486,9 @@ impl<'a> Revert<'a> {
         let had = self.is.stat(id).await?.size_bytes;
         let mut differs = had != size;
         if had > size {
-            self.is.set(&caller(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() }).await?;
+            self.is
+                .set(&administrator(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() })
+                .await?;
         }
         let mut at = 0;
         while at < size {
@@ -520,43 +520,117 @@ impl<'a> Revert<'a> {
             at += len as u64;
         }
         if self.is.stat(id).await?.size_bytes != size {
-            self.is.set(&caller(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() }).await?;
+            self.is
+                .set(&administrator(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() })
+                .await?;
         }
         Ok(differs)
     }
 
     /// Has a file have the attributes that it had; answers whether any differed.
     async fn set_attributes(&mut self, is: FileId, was: &Attributes) -> Step<bool> {
-        let mut differs = false;
-        let (wanted, found) =
-            (self.was.list_extended(&caller(), was.id).await?, self.is.list_extended(&caller(), is).await?);
-        for name in found.iter().filter(|name| !wanted.contains(name)) {
-            self.is.remove_extended(&caller(), is, name).await?;
-            differs = true;
-        }
-        for name in &wanted {
-            let value = self.was.extended(&caller(), was.id, name).await?.unwrap_or_default();
-            if self.is.extended(&caller(), is, name).await?.as_ref() != Some(&value) {
-                self.is.set_extended(&caller(), is, name, &value, SetMode::Any).await?;
+        let mut differs = self.set_extended(is, was).await? | self.set_streams(is, was).await?;
+        let mut is_trivial = true;
+        if was.kind != FileKind::Symlink {
+            differs |= self.set_reparse(is, was).await?;
+            let wanted = self.was.security(&administrator(), was.id).await?;
+            let node = if was.kind == FileKind::Directory { Node::Directory } else { Node::File };
+            is_trivial = trivial_mode(&wanted, node).is_some();
+            if self.is.security(&administrator(), is).await? != wanted {
+                self.is.set_security(&administrator(), is, SecurityParts::all(), &wanted).await?;
                 differs = true;
             }
         }
         let found = self.is.stat(is).await?;
         let owned = |facts: &Attributes| (facts.mode, facts.uid, facts.gid);
-        let times = |facts: &Attributes| (facts.modified, facts.created);
-        if (owned(&found), times(&found)) == (owned(was), times(was)) {
+        let rest = |facts: &Attributes| (facts.modified, facts.created, facts.dos);
+        // What a descriptor of its own amounts to is not set again.
+        let is_owned = !is_trivial || owned(&found) == owned(was);
+        if is_owned && rest(&found) == rest(was) {
             return Ok(differs);
         }
         let set = SetAttributes {
-            mode: (was.kind != FileKind::Symlink).then_some(was.mode),
-            uid: Some(was.uid),
-            gid: Some(was.gid),
+            mode: (is_trivial && was.kind != FileKind::Symlink).then_some(was.mode),
+            uid: is_trivial.then_some(was.uid),
+            gid: is_trivial.then_some(was.gid),
             size_bytes: None,
             accessed: Some(SetTime::At(was.accessed)),
             modified: Some(SetTime::At(was.modified)),
             created: Some(SetTime::At(was.created)),
+            dos: (was.kind != FileKind::Symlink).then_some(was.dos & DosAttributes::SETTABLE),
         };
-        self.is.set(&caller(), is, &set).await?;
+        self.is.set(&administrator(), is, &set).await?;
+        Ok(true)
+    }
+
+    /// The same of extended attributes.
+    async fn set_extended(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        let mut differs = false;
+        let wanted = self.was.list_extended(&administrator(), was.id).await?;
+        for name in self.is.list_extended(&administrator(), is).await? {
+            if !wanted.contains(&name) {
+                self.is.remove_extended(&administrator(), is, &name).await?;
+                differs = true;
+            }
+        }
+        for name in &wanted {
+            let value = self.was.extended(&administrator(), was.id, name).await?.unwrap_or_default();
+            if self.is.extended(&administrator(), is, name).await?.as_ref() != Some(&value) {
+                self.is.set_extended(&administrator(), is, name, &value, SetMode::Any).await?;
+                differs = true;
+            }
+        }
+        Ok(differs)
+    }
+
+    /// The same of streams.
+    async fn set_streams(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        if !matches!(was.kind, FileKind::Regular | FileKind::Directory) {
+            return Ok(false);
+        }
+        let (wanted, found) =
+            (self.was.streams(&administrator(), was.id).await?, self.is.streams(&administrator(), is).await?);
+        let mut differs = false;
+        for stream in found.iter().filter(|one| wanted.iter().all(|other| other.name != one.name)) {
+            self.is.remove_stream(&administrator(), is, &stream.name).await?;
+            differs = true;
+        }
+        for Stream { name, size_bytes, .. } in wanted {
+            let bytes = self.was.read_stream(&administrator(), was.id, &name, 0, size_bytes as usize).await?;
+            let known = found.iter().find(|one| one.name == name);
+            if let Some(known) = known.filter(|known| known.size_bytes == size_bytes)
+                && self.is.read_stream(&administrator(), is, &name, 0, known.size_bytes as usize).await? == bytes
+            {
+                continue;
+            }
+            self.is.create_stream(&administrator(), is, &name, SetMode::Any).await?;
+            self.is.set_stream_length(&administrator(), is, &name, 0).await?;
+            if !bytes.is_empty() {
+                self.is.write_stream(&administrator(), is, &name, 0, &bytes).await?;
+            }
+            differs = true;
+        }
+        Ok(differs)
+    }
+
+    /// The same of what a file stands for.
+    async fn set_reparse(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        let known = |point: Result<ReparsePoint, VolumeError>| match point {
+            Ok(point) => Ok(Some(point)),
+            Err(error) if error.kind == ErrorKind::NoReparse => Ok(None),
+            Err(error) => Err(error),
+        };
+        let wanted = known(self.was.reparse(&administrator(), was.id).await)?;
+        let found = known(self.is.reparse(&administrator(), is).await)?;
+        if wanted == found {
+            return Ok(false);
+        }
+        if let Some(point) = found {
+            self.is.remove_reparse(&administrator(), is, point.tag, point.guid).await?;
+        }
+        if let Some(point) = wanted {
+            self.is.set_reparse(&administrator(), is, &point).await?;
+        }
         Ok(true)
     }
 }

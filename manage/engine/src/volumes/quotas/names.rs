@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::tools::run;
 
 /// The table of users.
-pub(super) const USERS: &str = "passwd";
+pub(in crate::volumes) const USERS: &str = "passwd";
 /// The table of groups.
-pub(super) const GROUPS: &str = "group";
+pub(in crate::volumes) const GROUPS: &str = "group";
 /// How long the system may take to look names up.
 const TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ async fn entries(table: &str, keys: &[String]) -> Vec<(String, u32)> {
 }
 
 /// The number of a user or group: the text itself where it is one. The highest means nobody to the system.
-pub(super) async fn number(table: &str, name: &str) -> Option<u32> {
+pub(in crate::volumes) async fn number(table: &str, name: &str) -> Option<u32> {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         // The system would look for what is left of a number that is too large.
         return name.parse().ok().filter(|number| *number != u32::MAX);
@@ -45,7 +45,7 @@ pub(super) async fn number(table: &str, name: &str) -> Option<u32> {
 }
 
 /// The names of users or groups that have some.
-pub(super) async fn names(table: &str, numbers: Vec<u32>) -> BTreeMap<u32, String> {
+pub(in crate::volumes) async fn names(table: &str, numbers: Vec<u32>) -> BTreeMap<u32, String> {
     let mut names = BTreeMap::new();
     for some in numbers.chunks(AT_ONCE) {
         let keys: Vec<String> = some.iter().map(u32::to_string).collect();
@@ -57,6 +57,29 @@ pub(super) async fn names(table: &str, numbers: Vec<u32>) -> BTreeMap<u32, Strin
         names.extend(found.into_iter().map(|(name, number)| (number, name)));
     }
     names
+}
+
+/// A user with the groups that the server has the user in.
+pub(in crate::volumes) struct Account {
+    pub(in crate::volumes) uid: u32,
+    pub(in crate::volumes) gid: u32,
+    pub(in crate::volumes) groups: Vec<u32>,
+}
+
+/// A user by name or number; one that the server does not know has a group of the same number, as files of others do.
+pub(in crate::volumes) async fn account(user: &str) -> Option<Account> {
+    let uid = number(USERS, user).await?;
+    let Ok(printed) = run(Path::new("getent"), &[USERS, &uid.to_string()], TIMEOUT, MOST_BYTES).await else {
+        return Some(Account { uid, gid: uid, groups: Vec::new() });
+    };
+    let line = String::from_utf8_lossy(&printed.output).into_owned();
+    let mut fields = line.trim().split(':');
+    let (name, gid) = (fields.next().unwrap_or_default(), fields.nth(2).and_then(|gid| gid.parse().ok()));
+    let Some(gid) = gid else { return Some(Account { uid, gid: uid, groups: Vec::new() }) };
+    let asked = run(Path::new("getent"), &["initgroups", name], TIMEOUT, MOST_BYTES).await;
+    let listed = asked.map(|printed| String::from_utf8_lossy(&printed.output).into_owned()).unwrap_or_default();
+    let groups = listed.split_whitespace().skip(1).filter_map(|gid| gid.parse().ok()).collect();
+    Some(Account { uid, gid, groups })
 }
 
 #[cfg(test)]
@@ -72,6 +95,10 @@ mod tests {
         for wrong in ["", "no such user here", "--help", "a:b", "4294967295", "4294967297"] {
             assert_eq!(number(USERS, wrong).await, None, "{wrong:?}");
         }
+        let root = account("root").await.expect("every system has one");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        let unknown = account("4000000001").await.expect("a number will do");
+        assert_eq!((unknown.uid, unknown.gid, unknown.groups), (4_000_000_001, 4_000_000_001, Vec::new()));
         let names = names(USERS, vec![0, 4_000_000_001]).await;
         assert_eq!(names, BTreeMap::from([(0, "root".to_owned())]));
     }

@@ -1,0 +1,47 @@
+//! Permissions of a directory handed on to what is below, while the volume is in use.
+
+use std::sync::Arc;
+
+use holdfast_api::{ApiError, Code};
+use holdfast_model::counted;
+use holdfast_space::Pace;
+use holdfast_volume::service::FileKind;
+use holdfast_volume::{Reinheriting, Volume};
+
+use super::control::Control;
+use super::spec::{Cut, JobSpec, Outcome, Site};
+use super::volumes::{failed, volume_of};
+use crate::volumes::{administrator, find};
+
+/// Files that are looked at in one step.
+const AT_ONCE: usize = 256;
+/// What a file counts for, in bytes.
+const FILE_BYTES: u64 = 4096;
+
+/// Hands them on.
+pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Result<Outcome, Cut> {
+    let target = &spec.target;
+    let volume: Arc<Volume> = volume_of(site, target)?;
+    let path = spec.path.as_deref().unwrap_or("/");
+    let found = find(&*volume, path).await.map_err(|error| failed(target, &error))?;
+    let Some(directory) = found.filter(|found| found.kind == FileKind::Directory) else {
+        let text = format!("{path} is no directory any more");
+        return Err(Cut::Failed(ApiError::new(Code::Failed, target.object(), text, "set the permissions anew")));
+    };
+    let mut walk = Reinheriting::below(directory.id);
+    while !walk.is_over() {
+        control.step(AT_ONCE as u64 * FILE_BYTES).await.map_err(|_| Cut::Stopped)?;
+        volume.reinherit(&administrator(), &mut walk, AT_ONCE).await.map_err(|error| failed(target, &error))?;
+        control.done(AT_ONCE as u64 * FILE_BYTES);
+    }
+    if let Some(notifier) = site.open.notifier_of(target.id) {
+        let id = directory.id;
+        site.outside(async move { drop(tokio::task::spawn_blocking(move || notifier.file_changed(id)).await) }).await?;
+    }
+    let changed = counted(walk.changed(), "file or directory has", "files and directories have");
+    let mut result = format!("{changed} other permissions");
+    if walk.refused() > 0 {
+        result = format!("{result}; {} could not be changed", walk.refused());
+    }
+    Ok(Outcome { result, findings: Vec::new() })
+}

@@ -1,0 +1,86 @@
+//! Permissions of files by the rules of NT: set, checked for programs, explained, handed on, restored.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use holdfast_tests::command::{Finished, run_with};
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::janitor::Janitor;
+
+fn as_user(user: u32, directory: &str, command: &[&str]) -> Finished {
+    let user = user.to_string();
+    let ids = ["--reuid", &user, "--regid", &user, "--clear-groups"];
+    run_with("setpriv", &[&ids[..], command].concat(), |setpriv| _ = setpriv.current_dir(directory))
+}
+
+#[test]
+fn a_descriptor_says_who_may_and_why_and_outlives_kills_and_restores() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let mut daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 2, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let project = format!("{directory}/project");
+    std::fs::create_dir(&project).expect("made");
+    std::fs::write(format!("{project}/plan"), "secret").expect("written");
+    std::fs::set_permissions(format!("{project}/plan"), Permissions::from_mode(0o644)).expect("set");
+    let plain = daemon.json(&["volume", "acl", "get", "tank/files/project/plan"]);
+    assert_eq!((&plain["own"], &plain["mode"]), (&false.into(), &"0644".into()), "{plain}");
+    assert_eq!(plain["owner"]["name"], "user root");
+    assert!(as_user(4001, &project, &["cat", "plan"]).success());
+
+    // Everybody, but for one.
+    let text = "D:(D;;FR;;;S-1-22-1-4001)(A;;FA;;;WD)";
+    let set = daemon.json(&["volume", "acl", "set", "tank/files/project/plan", "--sddl", text]);
+    assert_eq!(
+        (&set["changed"], &set["acl"]["own"], &set["acl"]["mode"]),
+        (&true.into(), &true.into(), &"0777".into())
+    );
+    let again = daemon.json(&["volume", "acl", "set", &format!("{project}/plan"), "--sddl", text]);
+    assert_eq!(again["changed"], false, "by its path on the server, a second time");
+    let mode = std::fs::metadata(format!("{project}/plan")).expect("there").mode();
+    assert_eq!(mode & 0o777, 0o777, "programs see what it amounts to");
+    let refused = as_user(4001, &project, &["cat", "plan"]);
+    assert!(!refused.success() && refused.complaint().contains("Permission denied"), "{}", refused.complaint());
+    assert_eq!(as_user(4002, &project, &["cat", "plan"]).printed(), "secret");
+    let why = |user: &str| daemon.json(&["volume", "acl", "access", "tank/files/project/plan", "--user", user]);
+    let (one, other) = (why("4001"), why("4002"));
+    assert_eq!((&one["reads"], &other["reads"]), (&false.into(), &true.into()), "{one} {other}");
+    assert!(one["reasons"].to_string().contains("refused: entry 1"), "{one}");
+    let shown = daemon.please(&["volume", "acl", "get", "tank/files/project/plan"]);
+    assert!(shown.contains("1. deny") && shown.contains("2. allow  Everyone"), "{shown}");
+
+    // Handed on, after it was set, and to new files.
+    daemon.please(&["snapshot", "create", "tank/files@before"]);
+    let text = "D:(A;OICI;FA;;;WD)(A;OICI;FR;;;S-1-22-2-77)";
+    let path = "tank/files/project";
+    daemon.please(&["volume", "acl", "set", path, "--sddl", text, "--below", "--wait"]);
+    let sddl = |path: &str| daemon.json(&["volume", "acl", "get", path])["sddl"].as_str().expect("text").to_owned();
+    let plan = sddl("tank/files/project/plan");
+    assert!(plan.contains("(D;;FR;;;S-1-22-1-4001)") && plan.contains("ID;"), "its own, and what is inherited: {plan}");
+    std::fs::write(format!("{project}/new"), "new").expect("written");
+    assert!(sddl("tank/files/project/new").contains("S-1-22-2-77"), "inherited");
+    let after = sddl(path);
+
+    daemon.kill();
+    daemon.start_again();
+    holdfast_tests::command::wait_until("it is mounted", 20, || std::path::Path::new(&project).exists());
+    let sddl = |path: &str| daemon.json(&["volume", "acl", "get", path])["sddl"].as_str().expect("text").to_owned();
+    assert_eq!((sddl(path), sddl("tank/files/project/plan")), (after, plan));
+    daemon.please(&["snapshot", "restore", "tank/files@before", "--path", "/project", "--yes", "--wait"]);
+    assert!(!sddl("tank/files/project/plan").contains("S-1-22-2-77"), "as it was");
+    assert_eq!(daemon.json(&["volume", "acl", "get", path])["own"], false);
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
+
+    for (arguments, why) in [
+        (["set", "tank/files/project", "--sddl", "X:"], "next: write parts as"),
+        (["set", "tank/files/project", "--sddl", ""], "no part of a descriptor"),
+        (["access", "tank/files/project", "--user", "no such user"], "knows no user"),
+        (["access", "tank/files/none", "--user", "0"], "path /none of volume tank/files does not exist"),
+        (["access", "/nowhere/at/all", "--user", "0"], "no volume is mounted there"),
+    ] {
+        let refused = daemon.cli(&[&["volume", "acl"], &arguments[..]].concat()).refused();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
