@@ -21,6 +21,7 @@ const shape = {
 const SAME: Record<string, string> = {
   'space journal': 'set',
   'space limit': 'set',
+  'volume aclSet': 'acl set',
   'volume quotaSet': 'quota set',
   'volume quotaRemove': 'quota remove',
   'snapshot scheduleSet': 'schedule set',
@@ -98,6 +99,7 @@ const shown = [
   volume.quotaSet('tank/files', { group: '100', hard_files: 9 }),
   volume.quotaRemove('tank/files', 'tree', '/projects'),
   volume.quotaRemove('tank/files', 'user', 'kim'),
+  volume.aclSet('tank/files', "/kim's files", 'D:(A;OICI;FA;;;WD)', true),
   volume.scan('tank/files', pace),
   volume.spotfix('tank/files', pace, true, true),
   volume.trim('tank/files', pace),

@@ -293,6 +293,31 @@ test('a snapshot of it is made, compared, restored from and destroyed', { skip }
   assert.equal(left.length, 1);
 });
 
+test('permissions are shown, explained for a user and set', { skip }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Permissions…' }).click();
+  const shown = dialog('Permissions on tank/files');
+  await shown.getByLabel('File or directory').fill('/note');
+  await shown.getByText('Owner, group and mode are all there is. Mode 0644.').waitFor();
+  const access = shown.getByRole('region', { name: 'Effective access' });
+  await shown.getByLabel('What may this user do?').fill('4001');
+  await access.getByText('Change permissions').waitFor();
+  await access
+    .getByRole('list', { name: 'Reasons' })
+    .getByText(/granted: entry/)
+    .first()
+    .waitFor();
+  await shown.getByLabel('Descriptor').fill('D:(');
+  await shown.getByRole('button', { name: 'Set permissions' }).click();
+  await shown.locator('[name=sddl][aria-invalid=true]').waitFor();
+  await shown.getByLabel('Descriptor').fill('D:(D;;FR;;;S-1-22-1-4001)(A;;FA;;;WD)');
+  await shown.getByRole('button', { name: 'Set permissions' }).click();
+  await shown.waitFor({ state: 'detached' });
+  const acl = await server.get<{ own: boolean; mode: string }>('/volumes/tank/files/acl?path=/note');
+  assert.deepEqual([acl.own, acl.mode], [true, '0777']);
+});
+
 test('snapshots of it are made by the clock', { skip: without }, async () => {
   const { page, server } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');

@@ -235,6 +235,8 @@ export const volume = {
     ),
   quotaRemove: (volume: string, kind: VolumeQuota['kind'], name: string) =>
     holdfast('volume', 'quota', 'remove', volume, option(kind === 'tree' ? '--path' : `--${kind}`, name)),
+  aclSet: (volume: string, path: string, sddl: string, below: boolean) =>
+    holdfast('volume', 'acl', 'set', `${volume}${path}`, option('--sddl', sddl), below && '--below'),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),

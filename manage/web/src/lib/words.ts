@@ -82,6 +82,7 @@ const JOBS: Record<Job['kind'], string> = {
   trim: 'Trim',
   reclaim: 'Give back snapshots of',
   restore: 'Restore files of',
+  inherit: 'Hand on permissions of',
 };
 
 export function jobKind(kind: Job['kind']): string {
