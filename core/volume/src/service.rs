@@ -17,7 +17,8 @@ use holdfast_device::IoSlice;
 use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
-use crate::error::{ErrorKind, VolumeError};
+use crate::error::ErrorKind::NotSupported;
+use crate::error::VolumeError;
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -370,7 +371,7 @@ pub struct Usage {
 }
 
 fn not_here<T>(what: &str) -> Result<T, VolumeError> {
-    Err(VolumeError::new(ErrorKind::NotSupported, format!("these files have no {what}")))
+    Err(VolumeError::new(NotSupported, format!("these files have no {what}")))
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -605,13 +606,14 @@ pub trait FileService: Send + Sync + 'static {
         not_here("streams")
     }
 
-    /// What a file stands for; a symbolic link is shown as one of Windows. [`ErrorKind::NoReparse`] where it is itself.
+    /// What a file stands for; a symbolic link is shown as one of Windows. Where it is itself:
+    /// [`ErrorKind::NoReparse`](crate::ErrorKind::NoReparse).
     async fn reparse(&self, _caller: &Caller, _id: FileId) -> Result<ReparsePoint, VolumeError> {
         not_here("reparse points")
     }
 
     /// Has a file, or an empty directory, stand for something, of which the data alone may change:
-    /// [`ErrorKind::OtherReparse`] otherwise.
+    /// [`ErrorKind::OtherReparse`](crate::ErrorKind::OtherReparse) otherwise.
     async fn set_reparse(&self, _caller: &Caller, _id: FileId, _point: &ReparsePoint) -> Result<(), VolumeError> {
         not_here("reparse points")
     }

@@ -1,5 +1,7 @@
 //! Verbs of security descriptors, and descriptors whose trees are damaged.
 
+use std::collections::BTreeSet;
+
 use holdfast_identity::{AccessMask, SecurityDescriptor, sddl};
 
 use super::*;
@@ -103,6 +105,28 @@ fn descriptors_that_nobody_names_are_taken_out_and_no_other_gets_their_numbers()
         set(&again, world.deep, &descriptor("O:S-1-22-1-7G:S-1-22-2-7D:(A;;FA;;;S-1-22-1-10)")).await;
         let look = again.store.look([], |view| judge::record(view, world.deep.number)).await;
         assert!(look.expect("looked at").expect("it has one").security > second);
+    });
+}
+
+#[test]
+fn what_is_named_while_a_scan_is_under_way_stays() {
+    with(async |world| {
+        set(&world.volume, world.data, &of_seven()).await;
+        let first = number(world, world.data).await;
+        let other = descriptor("O:S-1-22-1-7G:S-1-22-2-7D:(A;;FA;;;S-1-22-1-9)");
+        set(&world.volume, world.data, &other).await;
+        let second = number(world, world.data).await;
+        let (store, none) = (&world.volume.store, BTreeSet::new());
+        let sweep = store.descriptors.begin_sweep();
+        // The scan met none of them; one is named again, and one is new.
+        set(&world.volume, world.other, &of_seven()).await;
+        set(&world.volume, world.deep, &descriptor("O:S-1-22-1-7G:S-1-22-2-7D:(A;;FA;;;S-1-22-1-3)")).await;
+        let third = number(world, world.deep).await;
+        assert_eq!(store.sweep_descriptors(sweep, &none).await, Ok(1), "what no file names");
+        assert!(store.descriptors.has(first) && !store.descriptors.has(second) && store.descriptors.has(third));
+        // `data` names what is gone, as the scan did not say that it does.
+        let verb = Verb::SecurityLost { file: world.data.number };
+        world.repaired(verb).await;
     });
 }
 
