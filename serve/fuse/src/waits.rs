@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What is waited for may be let go of by a request that comes later, so one that waits keeps no other out: it is none of
-//! those that are under way, and its slot of io_uring is made up for. Time limits of the table are seen to by whoever
+//! those that are under way, and the slot of io_uring of one that waits for a lock is made up for. Time limits of the table are seen to by whoever
 //! waits, so none waits for ever because nobody looked.
 //!
 //! Invariant: each wait ends when the mount does.
@@ -51,7 +51,7 @@ impl From<Ended> for Errno {
     }
 }
 
-/// A request that stands aside.
+/// A request that stands aside. With its way its slot is made up for.
 struct Aside<'a, S: FileService> {
     channel: &'a Channel<S>,
     way: Option<&'a Way>,
@@ -67,23 +67,19 @@ impl<S: FileService> Drop for Aside<'_, S> {
 }
 
 impl<S: FileService> Channel<S> {
-    /// Has a request stand aside. One that may be refused is if there are too many.
-    fn stand_aside<'a>(&'a self, way: Option<&'a Way>, may_refuse: bool) -> Result<Aside<'a, S>, Ended> {
-        if may_refuse && self.standing_aside() >= MOST_WAITS {
-            return Err(Ended::Refused);
-        }
-        let way = match way {
-            Some(Way::Ring(ring, slot)) => {
-                let is_made_up_for = ring.suspend(*slot);
-                if !is_made_up_for && may_refuse {
-                    return Err(Ended::Refused);
-                }
-                way.filter(|_| is_made_up_for)
-            }
-            _ => None,
-        };
+    fn stand_aside<'a>(&'a self, way: Option<&'a Way>) -> Aside<'a, S> {
         self.go_aside();
-        Ok(Aside { channel: self, way })
+        Aside { channel: self, way }
+    }
+
+    /// Whether a request that came so may wait for as long as it takes.
+    fn has_room_for(&self, way: &Way) -> bool {
+        let has_room = self.standing_aside() < MOST_WAITS;
+        has_room
+            && match way {
+                Way::Ring(ring, slot) => ring.suspend(*slot),
+                Way::Device => true,
+            }
     }
 
     /// Asks `poll` until it is ready. A signal to the program ends the wait where the number of its request is given.
@@ -92,7 +88,7 @@ impl<S: FileService> Channel<S> {
         unique: Option<u64>,
         poll: impl FnMut(Duration, &Waker) -> Poll<T>,
     ) -> Result<T, Ended> {
-        let _aside = self.stand_aside(None, false)?;
+        let _aside = self.stand_aside(None);
         self.wait_here(unique, poll).await
     }
 
@@ -103,7 +99,10 @@ impl<S: FileService> Channel<S> {
         way: &Way,
         poll: impl FnMut(Duration, &Waker) -> Poll<T>,
     ) -> Result<T, Ended> {
-        let _aside = self.stand_aside(Some(way), true)?;
+        if !self.has_room_for(way) {
+            return Err(Ended::Refused);
+        }
+        let _aside = self.stand_aside(Some(way));
         self.wait_here(Some(unique), poll).await
     }
 

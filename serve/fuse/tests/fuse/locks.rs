@@ -146,6 +146,31 @@ fn closing_any_descriptor_lets_go_of_the_locks_of_the_process() {
 }
 
 #[test]
+fn a_child_keeps_open_files_and_not_the_locks_of_its_parent() {
+    let Some((scene, mut one, mut other)) = two() else { return };
+    one.does("lock posix f write 0 1");
+    let child = one.ask("fork");
+    one.does("close f");
+    other.does("lock posix f write 0 1");
+    other.does("lock posix f free 0 1");
+    one.does(&format!("end {child}"));
+    // The end of an open file that a child had last takes nothing from who locked through it once.
+    for name in ["f", "again"] {
+        one.does(&format!("open {name} {}", scene.path("file").display()));
+    }
+    one.does("lock posix again write 0 1");
+    one.does("lock posix again free 0 1");
+    let child = one.ask("fork");
+    one.does("close again");
+    one.does("lock posix f write 0 1");
+    let released = scene.mounted().stats().count("release");
+    one.does(&format!("end {child}"));
+    until("it is closed", || scene.mounted().stats().count("release") > released);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(other.ask("lock posix f write 0 1"), "EAGAIN");
+}
+
+#[test]
 fn locks_of_an_open_file_belong_to_it() {
     let Some((scene, mut one, mut other)) = two() else { return };
     one.does(&format!("open second {}", scene.path("file").display()));
@@ -197,6 +222,36 @@ fn whole_files_are_locked_by_open_file() {
         let file = File::open(scene.path("file")).expect("opened");
         file.try_lock().expect("free");
     }
+}
+
+/// A read that nobody waits for keeps the kernel from telling of a close.
+#[test]
+fn what_is_closed_and_not_told_of_yet_is_waited_for_a_little() {
+    let attempt = || {
+        let scene = Scene::with(Memory::with_held_reads(), MountSettings::default())?;
+        fs::write(scene.path("file"), b"content").expect("written");
+        let first = File::options().read(true).write(true).open(scene.path("file")).expect("opened");
+        let second = File::open(scene.path("file")).expect("opened");
+        // What was not written is not kept by the kernel.
+        first.set_len(1 << 16).expect("grown");
+        first.lock().expect("free");
+        assert!(second.try_lock().is_err(), "it is open");
+        rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::WillNeed).expect("advised");
+        until("it is read", || scene.mounted().stats().count("read") > 0);
+        let released = scene.mounted().stats().count("release");
+        drop(first);
+        assert_eq!(scene.mounted().stats().count("release"), released);
+        let locked = std::thread::scope(|scope| {
+            let locking = scope.spawn(|| second.try_lock().is_ok());
+            until("it asks", || scene.mounted().stats().count("setlk") == 2);
+            scene.service.reads.raise();
+            locking.join().expect("it was answered")
+        });
+        Some(locked)
+    };
+    // On a machine with much to do a little is not always enough.
+    let mut attempts = (0..10).map_while(|_| attempt()).peekable();
+    assert!(attempts.peek().is_none() || attempts.any(|locked| locked));
 }
 
 #[test]

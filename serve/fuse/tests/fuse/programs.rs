@@ -42,6 +42,16 @@ def dup(name, other):
 def close(name):
     os.close(files.pop(name))
 
+def fork():
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    return str(child)
+
+def end(child):
+    os.kill(int(child), signal.SIGKILL)
+    os.waitpid(int(child), 0)
+
 def read(name, at, length):
     return os.pread(files[name], int(length), int(at)).decode()
 
@@ -58,7 +68,7 @@ def alarm(seconds):
     signal.setitimer(signal.ITIMER_REAL, float(seconds))
 
 CALLS = dict(lock=lock, test=test, flock=flock, open=open_, dup=dup, close=close, read=read, write=write,
-             truncate=truncate, lease=lease, alarm=alarm)
+             truncate=truncate, lease=lease, alarm=alarm, fork=fork, end=end)
 for line in sys.stdin:
     call, *arguments = line.split()
     try:
