@@ -24,8 +24,14 @@ use crate::store::{Store, held};
 use crate::tree::{Child, Look, Missing, Tree};
 use crate::volume::{ROOT, Volume};
 
-/// Directories whose paths are remembered while differences are looked for.
-const MOST_PATHS: usize = 4096;
+/// Bytes of paths of directories that are remembered while differences are looked for.
+const MOST_PATH_BYTES: usize = 4 << 20;
+/// Bytes of paths that one call answers, about.
+const MOST_BYTES: usize = 4 << 20;
+/// Further names of a file that are told.
+const MOST_NAMES: usize = 64;
+/// What a path takes beside its bytes.
+const PATH_BYTES: usize = 64;
 /// Steps over the trees of one call, at most, so that it comes back although little differs.
 const MOST_STEPS: usize = 20_000;
 
@@ -36,6 +42,8 @@ pub struct Version {
     pub attributes: Attributes,
     /// Its path from the root on, by its first name; nothing where that cannot be told.
     pub path: Option<Vec<u8>>,
+    /// The paths of its further names, some at most.
+    pub others: Vec<Vec<u8>>,
 }
 
 /// A file that differs.
@@ -231,11 +239,12 @@ async fn record(store: &Store, file: u64) -> Result<Option<Record>, VolumeError>
 struct State<'a> {
     volume: &'a Volume,
     paths: HashMap<FileId, Option<Vec<u8>>>,
+    path_bytes: usize,
 }
 
 impl<'a> State<'a> {
     fn new(volume: &'a Volume) -> Self {
-        Self { volume, paths: HashMap::new() }
+        Self { volume, paths: HashMap::new(), path_bytes: 0 }
     }
 
     /// Where a file is by a name of it.
@@ -244,8 +253,9 @@ impl<'a> State<'a> {
             return Ok(Some(b"/".to_vec()));
         }
         let directory = FileId { number: link.parent, generation: link.parent_generation };
-        if self.paths.len() > MOST_PATHS {
+        if self.path_bytes > MOST_PATH_BYTES {
             self.paths.clear();
+            self.path_bytes = 0;
         }
         if !self.paths.contains_key(&directory) {
             let path = match self.volume.path_of(directory).await {
@@ -260,6 +270,7 @@ impl<'a> State<'a> {
                 Err(error) if error.kind == ErrorKind::Corrupt => None,
                 Err(error) => return Err(error),
             };
+            self.path_bytes += PATH_BYTES + path.as_ref().map_or(0, Vec::len);
             self.paths.insert(directory, path);
         }
         let above = self.paths.get(&directory).cloned().flatten();
@@ -267,7 +278,18 @@ impl<'a> State<'a> {
     }
 
     async fn version(&mut self, file: u64, record: &Record) -> Result<Version, VolumeError> {
-        Ok(Version { attributes: record.facts(file), path: self.path(file, &record.link).await? })
+        let path = self.path(file, &record.link).await?;
+        let mut others = Vec::new();
+        if record.links > 1 && !record.is_directory() {
+            let prefix = keys::prefix(file, kind::LINK);
+            let shard = keys::shard(file);
+            let links = self.volume.store.look([shard], |view| view.range(shard, &prefix, &prefix, MOST_NAMES)).await?;
+            for (key, value) in links {
+                let Some(parent) = keys::number(&key, 9) else { continue };
+                others.extend(self.path(file, &Link::decode(file, parent, &value)?).await?);
+            }
+        }
+        Ok(Version { attributes: record.facts(file), path, others })
     }
 }
 
@@ -326,7 +348,7 @@ impl Volume {
                 if let Some(end) = going_on
                     && files.is_empty()
                     && end > place.file
-                    && (found.len() >= most || steps >= MOST_STEPS)
+                    && (is_enough(&found, most) || steps >= MOST_STEPS)
                 {
                     return Ok((found, Some(DifferencesFrom { tree: place.tree, file: end })));
                 }
@@ -336,12 +358,19 @@ impl Volume {
                 told(&mut old, &mut new, file, parts, &mut found).await?;
             }
             place = DifferencesFrom { tree: place.tree + 1, file: 0 };
-            if found.len() >= most && place.tree < SHARED_TREES {
+            if is_enough(&found, most) && place.tree < SHARED_TREES {
                 return Ok((found, Some(place)));
             }
         }
         Ok((found, None))
     }
+}
+
+/// Whether a call has found what it is to answer.
+fn is_enough(found: &[Difference], most: usize) -> bool {
+    let versions = found.iter().flat_map(|one| [&one.before, &one.after]).flatten();
+    let bytes: usize = versions.flat_map(|version| version.path.iter().chain(&version.others)).map(Vec::len).sum();
+    found.len() >= most || bytes >= MOST_BYTES
 }
 
 fn note(files: &mut BTreeMap<u64, Parts>, key: &[u8]) {

@@ -133,7 +133,7 @@ pub use reinherit::Reinheriting;
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
 pub use shrink::{ShrinkPlan, Steps};
-pub use snapshots::Snapshot;
+pub use snapshots::{MOST_SNAPSHOTS, Snapshot};
 pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
 pub use verbs::{Severity, Verb};

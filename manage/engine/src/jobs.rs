@@ -264,6 +264,16 @@ impl Jobs {
         works.filter_map(|record| inner.view(record.id)).collect()
     }
 
+    /// The job that restores files of a volume from this snapshot, and has not ended.
+    pub(crate) fn restores_from(&self, volume: Uuid, snapshot: &str) -> Option<u64> {
+        let inner = self.inner();
+        let from = |record: &&Record| {
+            let spec = &record.spec;
+            spec.target.id == volume && spec.restoring.as_ref().is_some_and(|one| one.snapshot == snapshot)
+        };
+        inner.table.jobs.iter().find(from).map(|record| record.id)
+    }
+
     /// Whether just this is to be done already.
     fn has(&self, spec: &JobSpec) -> bool {
         let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes);

@@ -371,3 +371,132 @@ fn snapshots_are_whole_or_not_there_after_kills() {
         clean(&daemon);
     }
 }
+
+/// The inode of a file.
+fn inode(path: &str) -> u64 {
+    std::fs::symlink_metadata(path).expect("it is there").ino()
+}
+
+#[test]
+fn a_restore_lasts_and_repeated_finds_nothing_to_do() {
+    let (_scene, _janitor, mut daemon, directory) = mounted();
+    let at = |name: &str| format!("{directory}/{name}");
+    std::fs::create_dir_all(at("d/e")).expect("made");
+    for number in 0..200u64 {
+        std::fs::write(at(&format!("d/f{number}")), bytes(number, 5000)).expect("written");
+    }
+    std::fs::write(at("d/large"), bytes(1, 9 * MIB as usize)).expect("written");
+    std::fs::write(at("d/one"), "linked").expect("written");
+    std::fs::hard_link(at("d/one"), at("d/e/two")).expect("linked");
+    let whole = manifest(&directory);
+    daemon.please(&["snapshot", "create", "tank/files@s"]);
+    run("rm", &["-r", &at("d")]).succeeded();
+    let restore = ["snapshot", "restore", "tank/files@s", "--path", "/d", "--yes", "--wait"];
+    daemon.please(&restore);
+    // Nothing is lost of what was answered as done.
+    daemon.kill();
+    daemon.start_again();
+    wait_until("it is mounted", 20, || Path::new(&at("d")).exists());
+    assert_eq!(manifest(&directory), whole);
+    assert_eq!(inode(&at("d/one")), inode(&at("d/e/two")));
+    let before = (inode(&at("d/large")), inode(&at("d/f7")), inode(&at("d/one")));
+    let again = daemon.please(&restore);
+    assert!(again.contains("0 files and directories restored, 0 B written, 0 removed"), "{again}");
+    assert_eq!((inode(&at("d/large")), inode(&at("d/f7")), inode(&at("d/one"))), before);
+
+    // Names of one file, one of which is gone; by a path, whichever is come by first.
+    for gone in ["d/one", "d/e/two"] {
+        std::fs::remove_file(at(gone)).expect("removed");
+        daemon.please(&restore);
+        assert_eq!(inode(&at("d/one")), inode(&at("d/e/two")), "{gone} came back");
+        assert_eq!(manifest(&directory), whole);
+    }
+    std::fs::write(at("d/e/two"), "other").expect("written");
+    let told = differences(&daemon, &["tank/files@s", "--path", "/d/e"]);
+    assert!(told.iter().any(|one| one.ends_with(" /d/e/two")), "by the name that is there: {told:?}");
+    daemon.please(&restore);
+
+    // A quota came between: the file cannot be the same one any more.
+    std::fs::create_dir(at("limited")).expect("made");
+    for number in 0..20 {
+        std::fs::rename(at(&format!("d/f{number}")), at(&format!("limited/f{number}"))).expect("moved");
+    }
+    daemon.please(&["volume", "quota", "set", "tank/files", "--path", "/limited", "--size", "100MiB"]);
+    wait_for_jobs(&daemon);
+    daemon.please(&["snapshot", "restore", "tank/files@s", "--yes", "--wait"]);
+    assert_eq!(manifest(&directory), whole);
+
+    // What is written to mapped memory is in the next snapshot, and does not come over what is restored.
+    std::fs::write(at("d/large"), vec![b'a'; 2 * MIB as usize]).expect("written");
+    let program = "import mmap, sys\n\
+                   file = open(sys.argv[1], 'r+b')\n\
+                   memory = mmap.mmap(file.fileno(), 0)\n\
+                   memory[0:4] = b'YYYY'\n\
+                   print('written', flush=True)\n\
+                   sys.stdin.readline()\n";
+    let mut mapping = std::process::Command::new("python3")
+        .args(["-c", program, &at("d/large")])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut line = String::new();
+    let output = mapping.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("it says so");
+    daemon.please(&["snapshot", "create", "tank/files@mapped"]);
+    let kept = std::fs::read(at(".snapshots/mapped/d/large")).expect("read");
+    assert_eq!(&kept[..6], b"YYYYaa");
+    daemon.please(&restore);
+    drop(mapping.stdin.take());
+    mapping.wait().expect("it ends");
+    assert_eq!(manifest(&directory), whole);
+
+    for (to, why) in [
+        ("/.snapshots/x", "leads to the snapshots"),
+        ("/d/..", "\"..\" is no name"),
+        ("/none/x", "is in no directory that is there"),
+        ("/", "the root is there already"),
+    ] {
+        let refused = daemon.cli(&["snapshot", "restore", "tank/files@s", "--path", "/d", "--to", to]).refused();
+        assert!(refused.contains(why), "{to}: {refused}");
+    }
+    clean(&daemon);
+}
+
+#[test]
+fn a_restore_elsewhere_goes_on_and_its_snapshot_stays_meanwhile() {
+    let (_scene, _janitor, mut daemon, directory) = mounted();
+    let at = |name: &str| format!("{directory}/{name}");
+    std::fs::create_dir(at("d")).expect("made");
+    for number in 0..300u64 {
+        std::fs::write(at(&format!("d/f{number}")), bytes(number, 60_000)).expect("written");
+    }
+    let whole = manifest(&at("d"));
+    daemon.please(&["snapshot", "create", "tank/files@s"]);
+    let restore = ["snapshot", "restore", "tank/files@s", "--path", "/d", "--to", "/copy", "--cap", "2MiB/s"];
+    let job = daemon.json(&restore)["job"]["id"].to_string();
+    wait_until("it has begun", 20, || {
+        std::fs::read_dir(&directory)
+            .expect("read")
+            .flatten()
+            .any(|entry| entry.file_name().to_string_lossy().starts_with(".restoring-"))
+    });
+    daemon.please(&["job", "pause", &job]);
+    assert!(!Path::new(&at("copy")).exists(), "it has its name when it is whole");
+    let refused = daemon.cli(&["snapshot", "destroy", "tank/files@s", "--yes"]).refused();
+    assert!(refused.contains(&format!("job {job} restores files from it")), "{refused}");
+    daemon.kill();
+    daemon.start_again();
+    wait_until("it is mounted", 20, || Path::new(&at("d")).exists());
+    let refused = daemon.cli(&["snapshot", "destroy", "tank/files@s", "--yes"]).refused();
+    assert!(refused.contains("restores files from it"), "after a restart, too: {refused}");
+    daemon.please(&["job", "set", &job, "--cap", "none"]);
+    daemon.please(&["job", "resume", &job]);
+    wait_for_jobs(&daemon);
+    assert_eq!(manifest(&at("copy")), whole);
+    let names = std::fs::read_dir(&directory).expect("read").count();
+    assert_eq!(names, 2, "d and copy, and nothing half done");
+    daemon.please(&["snapshot", "destroy", "tank/files@s", "--yes"]);
+    wait_for_jobs(&daemon);
+    clean(&daemon);
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_api::{ApiError, Code};
 use holdfast_model::counted;
 use holdfast_space::Pace;
-use holdfast_volume::service::FileKind;
+use holdfast_volume::service::{FileKind, FileService};
 use holdfast_volume::{Reinheriting, Volume};
 
 use super::control::Control;
@@ -34,6 +34,7 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
         volume.reinherit(&administrator(), &mut walk, AT_ONCE).await.map_err(|error| failed(target, &error))?;
         control.done(AT_ONCE as u64 * FILE_BYTES);
     }
+    volume.sync().await.map_err(|error| failed(target, &error))?;
     if let Some(notifier) = site.open.notifier_of(target.id) {
         let id = directory.id;
         site.outside(async move { drop(tokio::task::spawn_blocking(move || notifier.file_changed(id)).await) }).await?;

@@ -47,6 +47,9 @@ impl Engine {
                     return Err(refused.at(field));
                 }
             }
+            if let Some(refused) = request.to.as_deref().and_then(|to| no_place(&object, to)) {
+                return Err(refused.at("to"));
+            }
             if !confirmed && request.to.is_none() {
                 let kept = if request.keep { "; a snapshot keeps it" } else { ", and lost" };
                 let what = if request.path == "/" { "the files of the volume" } else { "what is there" };
@@ -125,6 +128,23 @@ async fn found_at(volume: &Volume, path: &str) -> Result<Option<Attributes>, hol
     }
 }
 
+/// Why nothing is made at a path, if that is so.
+fn no_place(object: &str, to: &str) -> Option<ApiError> {
+    let names: Vec<&str> = to.split('/').filter(|name| !name.is_empty()).collect();
+    let refuse = |message: String| Some(ApiError::invalid(object, message, "choose another place"));
+    if names.first().is_some_and(|name| name.as_bytes() == holdfast_volume::SNAPSHOTS) {
+        return refuse(format!("{to} leads to the snapshots of the volume"));
+    }
+    match names.iter().find(|name| matches!(**name, "." | "..") || name.len() > holdfast_volume::MAX_NAME_BYTES) {
+        Some(name) if name.len() > 2 => {
+            refuse(format!("a name of {} bytes is too long: {} at most", name.len(), holdfast_volume::MAX_NAME_BYTES))
+        }
+        Some(name) => refuse(format!("{name:?} is no name")),
+        None if names.is_empty() => refuse("the root is there already".into()),
+        None => None,
+    }
+}
+
 fn in_the_way(object: &str, path: &str) -> ApiError {
     conflict(object, format!("{path} is there already, and is in the way"), "rename it, or choose another place")
 }
@@ -173,6 +193,9 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
         Err(Unreverted::Failed(at, error)) => {
             let mut failed = from_volume(object, &error);
             failed.message = format!("{at}: {}", failed.message);
+            if failed.code == Code::NoSpace {
+                failed.next_action = "destroy snapshots that are not needed, or let the volume grow".into();
+            }
             failed.next_action = format!("{}; repeat the restore, which goes on where it was", failed.next_action);
             return Err(Cut::Failed(failed));
         }

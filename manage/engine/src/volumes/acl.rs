@@ -9,7 +9,7 @@ use holdfast_api::{ApiError, Code, EffectiveAccess, FileAcl, FileAclChanged, Job
 use holdfast_identity::{
     AccessMask, AclState, Control, Node, SecurityDescriptor, Sid, describe, sddl, trivial_mode, well_known,
 };
-use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, SecurityParts};
+use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, Flush, SecurityParts};
 use holdfast_volume::{ErrorKind, Volume, VolumeError};
 
 use super::quotas::names;
@@ -175,6 +175,7 @@ impl Engine {
             let set = engine.on_reactor(move || async move {
                 let before = volume.security(&administrator(), id).await?;
                 volume.set_security(&administrator(), id, parts, &given).await?;
+                volume.flush(id, Flush::All).await?;
                 Ok::<_, VolumeError>(before != volume.security(&administrator(), id).await?)
             });
             let changed = set.await?.map_err(|error| {

@@ -10,7 +10,7 @@
 //! Invariants: what is equal is not touched, so one that was cut short goes on where it was when it is repeated. A file
 //! that takes the place of another is whole before it has the name. Memory follows the depth of the tree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 
 use holdfast_device::IoBuf;
@@ -29,6 +29,8 @@ const AT_ONCE: usize = 64;
 const PIECE_BYTES: usize = 1 << 20;
 /// Files with several names that are known to be restored, at most; a name of one beyond becomes a file of its own.
 const MOST_LINKED: usize = 1 << 20;
+/// What begins the names of files that are not whole yet.
+const APART: &str = ".restoring-";
 /// Steps that a name, or an attribute, is worth in bytes.
 const NAME_BYTES: u64 = 4096;
 
@@ -89,7 +91,10 @@ pub(crate) struct Revert<'a> {
     tell: Tell<'a>,
     /// Whether files that moved elsewhere get their names back, rather than that they are made anew.
     moves_back: bool,
+    /// By their numbers in the snapshot, files with several names and what they are now.
     linked: HashMap<u64, FileId>,
+    /// What files of the snapshot are now, so that no two become one.
+    taken: HashSet<FileId>,
     notices: Vec<Notice>,
     path: Vec<Vec<u8>>,
     done: Reverted,
@@ -112,8 +117,8 @@ type Step<T> = Result<T, Halt>;
 impl<'a> Revert<'a> {
     /// From a snapshot to its volume.
     pub(crate) fn new(was: &'a Volume, is: &'a Volume, steps: &'a dyn Steps, tell: Tell<'a>) -> Self {
-        let (linked, notices, path, done) = (HashMap::new(), Vec::new(), Vec::new(), Reverted::default());
-        Self { was, is, steps, tell, moves_back: false, linked, notices, path, done }
+        let (linked, taken, done) = (HashMap::new(), HashSet::new(), Reverted::default());
+        Self { was, is, steps, tell, moves_back: false, linked, taken, notices: Vec::new(), path: Vec::new(), done }
     }
 
     /// Has what is at `path` be as it was; or, with `to`, makes it there, where nothing may be.
@@ -127,7 +132,10 @@ impl<'a> Revert<'a> {
         };
         let notices = std::mem::take(&mut self.notices);
         (self.tell)(notices).await;
-        done.map(|()| self.done)
+        done?;
+        // What is done stays so, whatever happens next.
+        self.is.sync().await.map_err(|error| self.failed(error))?;
+        Ok(self.done)
     }
 
     /// Where it is.
@@ -192,11 +200,23 @@ impl<'a> Revert<'a> {
             let none = || VolumeError::new(ErrorKind::NotFound, "there is no such directory");
             is = found.ok_or_else(|| self.failed(none()))?.id;
         }
-        if self.is.lookup(&administrator(), is, last).await.map_err(|error| self.failed(error))?.is_some() {
+        let found = self.is.lookup(&administrator(), is, last).await.map_err(|error| self.failed(error))?;
+        if found.is_some() {
             return Err(Unreverted::InTheWay(to.to_owned()));
         }
-        let done = self.one(is, last, &file).await;
+        let done = self.one_apart(is, last, &file).await;
         done.map_err(|error| self.failed(error))
+    }
+
+    /// Makes one file with all below under a name of its own, where one that was cut short goes on, and names it then.
+    async fn one_apart(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<()> {
+        let apart = format!("{APART}{}", was.id.number).into_bytes();
+        self.one(dir, &apart, was).await?;
+        // Whole before it has the name.
+        self.is.sync().await?;
+        self.is.rename(&administrator(), (dir, &apart), (dir, name), Rename::NoReplace).await?;
+        self.notices.extend([Notice::Name(dir, apart), Notice::Name(dir, name.to_vec())]);
+        Ok(())
     }
 
     /// A file of the snapshot.
@@ -289,6 +309,7 @@ impl<'a> Revert<'a> {
                 if self.was.lookup(&administrator(), was, &entry.name).await?.is_none() {
                     self.path.push(entry.name.clone());
                     self.remove(is, &entry.name, entry.kind == FileKind::Directory).await?;
+                    self.notices.push(Notice::File(entry.id));
                     self.path.pop();
                 }
             }
@@ -340,37 +361,115 @@ impl<'a> Revert<'a> {
     /// Has a name lead to the file that it led to, as it was; answers the directory whose names are to be restored.
     async fn entry(&mut self, dir: FileId, name: &[u8], was: &Attributes) -> Step<Option<FileId>> {
         let found = self.is.lookup(&administrator(), dir, name).await?;
-        let are_directories = found.as_ref().is_some_and(|found| [found.kind, was.kind] == [FileKind::Directory; 2]);
-        if let Some(found) = found.as_ref().filter(|found| found.id == was.id || are_directories) {
-            if !are_directories {
-                self.same(found, was).await?;
-            }
-            return Ok(are_directories.then_some(found.id));
-        }
         let is_directory = |kind: FileKind| kind == FileKind::Directory;
         if is_directory(was.kind) {
-            if let Some(found) = &found {
-                self.remove(dir, name, is_directory(found.kind)).await?;
-            }
-            return Ok(Some(self.make_directory(dir, name, was).await?));
+            return match found {
+                Some(found) if is_directory(found.kind) => Ok(Some(found.id)),
+                found => {
+                    if let Some(found) = found {
+                        self.remove(dir, name, is_directory(found.kind)).await?;
+                    }
+                    Ok(Some(self.make_directory(dir, name, was).await?))
+                }
+            };
         }
-        if let Some(found) = found.as_ref().filter(|found| is_directory(found.kind)) {
-            self.remove(dir, name, is_directory(found.kind)).await?;
+        if let Some(found) = &found {
+            if is_directory(found.kind) {
+                self.remove(dir, name, true).await?;
+            } else if self.is_the_same(found, was).await? {
+                self.same(found, was).await?;
+                self.note(was, found.id);
+                return Ok(None);
+            }
         }
         if let Some(own) = self.own(was).await? {
-            self.name(own, dir, name).await?;
-            if own == was.id {
-                let facts = self.is.stat(own).await?;
-                self.same(&facts, was).await?;
+            match self.name(own, dir, name).await {
+                // Its quota is that of another directory tree: it cannot be the same file.
+                Err(Halt::Volume(error)) if error.kind == ErrorKind::OtherTree => {}
+                named => {
+                    named?;
+                    let facts = self.is.stat(own).await?;
+                    self.same(&facts, was).await?;
+                    self.note(was, own);
+                    return Ok(None);
+                }
             }
-            return Ok(None);
         }
         let made = self.make(dir, name, was).await?;
-        if was.links > 1 && self.linked.len() < MOST_LINKED {
-            self.linked.insert(was.id.number, made);
-        }
+        self.note(was, made);
         self.done.restored += 1;
         Ok(None)
+    }
+
+    /// Notes what a file of the snapshot is now.
+    fn note(&mut self, was: &Attributes, is: FileId) {
+        if was.links > 1 && self.linked.len() < MOST_LINKED {
+            self.linked.insert(was.id.number, is);
+            self.taken.insert(is);
+        }
+    }
+
+    /// Whether what has the name is this file of the snapshot: by its id, or as a restore made it before.
+    async fn is_the_same(&self, found: &Attributes, was: &Attributes) -> Step<bool> {
+        if let Some(known) = self.linked.get(&was.id.number) {
+            return Ok(*known == found.id);
+        }
+        if found.id == was.id {
+            return Ok(true);
+        }
+        let is_alike = found.kind == was.kind && found.size_bytes == was.size_bytes;
+        let is_single = was.links == 1 && found.links == 1;
+        if !is_alike || !(is_single || was.links > 1) || self.taken.contains(&found.id) {
+            return Ok(false);
+        }
+        // It may be another file of the snapshot that got this name.
+        match self.was.stat(found.id).await {
+            Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => {}
+            other => return Ok(other.map(|_| false)?),
+        }
+        match was.kind {
+            FileKind::Regular => self.has_the_bytes(found.id, was).await,
+            FileKind::Symlink => Ok(self.was.read_link(was.id).await? == self.is.read_link(found.id).await?),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether a file holds what another one held.
+    async fn has_the_bytes(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        let mode = OpenMode { read: true, write: false, truncate: false };
+        let from = self.was.open(&administrator(), was.id, mode).await?;
+        let to = self.is.open(&administrator(), is, mode).await;
+        let compared = match &to {
+            Ok(to) => self.compare(&from, to, was.size_bytes).await,
+            Err(error) => Err(error.clone().into()),
+        };
+        self.was.close(from).await?;
+        if let Ok(to) = to {
+            self.is.close(to).await?;
+        }
+        compared
+    }
+
+    async fn compare(&self, from: &Handle, to: &Handle, size: u64) -> Step<bool> {
+        let mut at = 0;
+        while at < size {
+            let data = next(self.was, from, at, Seek::Data).await?.unwrap_or(size).min(size);
+            if next(self.is, to, at, Seek::Data).await?.unwrap_or(size).min(size) != data {
+                return Ok(false);
+            }
+            at = data;
+            let hole = next(self.was, from, at, Seek::Hole).await?.unwrap_or(size).min(size);
+            while at < hole {
+                let len = (hole - at).min(PIECE_BYTES as u64);
+                self.pace(len).await?;
+                let wanted = self.was.read(from, at, len as usize).await?;
+                if wanted.to_vec() != self.is.read(to, at, len as usize).await?.to_vec() {
+                    return Ok(false);
+                }
+                at += len;
+            }
+        }
+        Ok(true)
     }
 
     /// The file of the volume that is this one of the snapshot, if there is one, or was made.
@@ -390,8 +489,8 @@ impl<'a> Revert<'a> {
 
     /// Gives a file a name, in place of what has it.
     async fn name(&mut self, id: FileId, dir: FileId, name: &[u8]) -> Step<()> {
-        self.notices.push(Notice::Name(dir, name.to_vec()));
-        let apart = format!(".restoring-{}-{}", id.number, self.done.restored).into_bytes();
+        self.notices.extend([Notice::Name(dir, name.to_vec()), Notice::File(id)]);
+        let apart = format!("{APART}{}-{}", id.number, self.done.restored).into_bytes();
         match self.is.link(&administrator(), id, dir, name).await {
             Err(error) if error.kind == ErrorKind::Exists => {}
             named => return Ok(named.map(drop)?),
@@ -450,6 +549,8 @@ impl<'a> Revert<'a> {
         }
         let mut differs = false;
         if was.kind == FileKind::Regular {
+            // What programs wrote to mapped memory comes before, and not over what is restored.
+            (self.tell)(vec![Notice::File(is.id)]).await;
             let mode = OpenMode { read: true, write: true, truncate: false };
             let handle = self.is.open(&administrator(), is.id, mode).await?;
             let copied = self.copy(was, &handle).await;

@@ -88,6 +88,10 @@ fn refused(path: &str, plan: &ShrinkPlan) -> Option<ApiError> {
             (Code::NoSpace, format!("choose at least --size {least} ({}), or remove files", ByteSize(least)))
         }
         ErrorKind::Invalid => (Code::Invalid, format!("'holdfast volume grow {path} --size SIZE' makes it larger")),
+        ErrorKind::Busy => (
+            Code::Conflict,
+            format!("'holdfast snapshot list {path}' lists snapshots; 'holdfast job list' what gives back"),
+        ),
         _ => {
             let next =
                 format!("'holdfast volume findings {path}' lists them, 'holdfast volume spotfix {path}' repairs");

@@ -5,26 +5,34 @@
 mod schedule;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use holdfast_api::{
     ApiError, Code, CreateSnapshot, JobKind, SetPace, SnapshotChange, SnapshotCreated, SnapshotDestroyed,
     SnapshotDifference, SnapshotDifferences, SnapshotFileKind, VolumeSnapshot,
 };
 use holdfast_model::counted;
-use holdfast_volume::service::{FileKind, Time};
-use holdfast_volume::{Difference, DifferencesFrom, ErrorKind, Snapshot, Version, Volume, VolumeError};
+use holdfast_opens::Access;
+use holdfast_volume::service::{FileId, FileKind, Time};
+use holdfast_volume::{Difference, DifferencesFrom, ErrorKind, MOST_SNAPSHOTS, Snapshot, Version, Volume, VolumeError};
 use jiff::Timestamp;
 
 use super::from_volume;
 use super::known::KnownVolume;
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, not_confirmed, not_found};
+use crate::error::{ApiResult, conflict, not_confirmed, not_found};
 use crate::jobs::{JobSpec, Target};
 pub(crate) use schedule::{Rule, keep_schedules};
 pub(super) use schedule::{ScheduleWatch, conditions};
 
-/// Differences that one answer has, at most.
+/// Differences that one answer has, at most, and bytes of their paths, about.
 const MOST_DIFFERENCES: usize = 1000;
+const MOST_BYTES: usize = 4 << 20;
+/// How long the kernel may take to write back what is mapped.
+const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a snapshot that is in use is tried to be destroyed again, and after what time.
+const TRIES: u32 = 10;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// A moment as answers carry it.
 pub(crate) fn shown_time(time: Time) -> String {
@@ -51,7 +59,9 @@ pub(crate) fn from_snapshot(path: &str, name: &str, error: &VolumeError) -> ApiE
         }
         ErrorKind::Exists => (Code::Exists, "choose another name".into()),
         ErrorKind::Invalid | ErrorKind::NameTooLong => (Code::Invalid, "choose another name".into()),
-        ErrorKind::Busy => (Code::Conflict, "try again when that is over".into()),
+        ErrorKind::Busy => {
+            (Code::Conflict, "close what programs have open of it, or wait for the job that uses it, and repeat".into())
+        }
         ErrorKind::NoSpace => {
             (Code::NoSpace, "destroy snapshots that are not needed, remove files, or let the volume grow".into())
         }
@@ -97,13 +107,22 @@ fn shown_difference(one: &Difference) -> Option<SnapshotDifference> {
     })
 }
 
-/// Whether a file is or was at a path, or below it.
-fn is_within(one: &SnapshotDifference, below: &str) -> bool {
-    let is_in = |path: &Option<String>| {
-        let rest = path.as_ref().and_then(|path| path.strip_prefix(below));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    is_in(&one.path) || is_in(&one.path_before)
+/// Whether a path is another one, or below it.
+fn is_within(path: &[u8], below: &str) -> bool {
+    let rest = path.strip_prefix(below.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// Has a file be told by a name below a path, if it has or had one there.
+fn told_within(mut one: Difference, below: &str) -> Option<Difference> {
+    let mut is_told = false;
+    for version in [&mut one.before, &mut one.after].into_iter().flatten() {
+        let mut names = version.path.iter().chain(&version.others);
+        if let Some(path) = names.find(|path| is_within(path, below)).cloned() {
+            (version.path, is_told) = (Some(path), true);
+        }
+    }
+    is_told.then_some(one)
 }
 
 /// A place that an answer named.
@@ -134,13 +153,17 @@ async fn differences(
 ) -> Result<(Vec<SnapshotDifference>, Option<DifferencesFrom>), VolumeError> {
     let below = asked.path.as_deref().unwrap_or_default().trim_end_matches('/');
     let most = asked.most.unwrap_or(MOST_DIFFERENCES).clamp(1, MOST_DIFFERENCES);
-    let (mut found, mut next) = (Vec::new(), Some(at));
-    while let Some(at) = next.filter(|_| found.len() < most) {
+    let (mut found, mut next, mut bytes) = (Vec::new(), Some(at), 0);
+    while let Some(at) = next.filter(|_| found.len() < most && bytes < MOST_BYTES) {
         if wanted.strong_count() == 0 {
             return Err(VolumeError::new(ErrorKind::Busy, "nobody waits for the answer any more"));
         }
         let (some, then) = volume.differences(&from, asked.to.as_deref(), at, most - found.len()).await?;
-        found.extend(some.iter().filter_map(shown_difference).filter(|one| is_within(one, below)));
+        let some = some.into_iter().filter_map(|one| told_within(one, below));
+        for one in some.filter_map(|one| shown_difference(&one)) {
+            bytes += [&one.path, &one.path_before].into_iter().flatten().map(String::len).sum::<usize>();
+            found.push(one);
+        }
         next = then;
     }
     Ok((found, next))
@@ -194,11 +217,40 @@ impl Engine {
     pub(crate) async fn make_snapshot(&self, path: &str, name: &str) -> ApiResult<VolumeSnapshot> {
         let (open, volume_name, object) = self.volume_at(path)?;
         let (known, volume) = open.open_volume_named(&volume_name, &object)?;
+        if volume.snapshots().len() >= MOST_SNAPSHOTS {
+            let message = format!("the volume has {MOST_SNAPSHOTS} snapshots, which is all that it can have");
+            return Err(conflict(format!("snapshot {path}@{name}"), message, "destroy some that are not needed"));
+        }
+        self.write_back_mapped(&open, &volume_name).await;
         let asked = name.to_owned();
         let made = self.on_reactor(move || async move { volume.create_snapshot(&asked).await }).await?;
         let made = made.map_err(|error| from_snapshot(path, name, &error))?;
         self.note(&open.volume_object(&known), &format!("snapshot {name} made"));
         Ok(shown(made))
+    }
+
+    /// Has the kernel hand over what programs wrote to memory that is mapped to files of a mounted volume.
+    async fn write_back_mapped(&self, open: &OpenPool, name: &str) {
+        let found = {
+            let volumes = open.volumes();
+            let opened = volumes.get(name).and_then(|live| live.open.as_ref());
+            opened.and_then(|opened| Some((opened.mounted.as_ref()?.notifier(), opened.opens.clone())))
+        };
+        let Some((notifier, opens)) = found else { return };
+        let told = self.blocking(move || {
+            for file in opens.files(usize::MAX) {
+                let is_written = opens.opens_of(file, usize::MAX).iter().any(|one| one.access.has(Access::WRITE));
+                if is_written {
+                    // It writes back what it drops.
+                    notifier.file_changed(FileId { number: file.number, generation: file.generation });
+                }
+            }
+        });
+        match tokio::time::timeout(WRITE_BACK_TIMEOUT, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("mapped files of {name} were not written back: {error}"),
+            Err(_) => tracing::warn!("mapped files of {name} were not written back in time"),
+        }
     }
 
     /// Destroys a snapshot of a volume; a job gives back what only it kept.
@@ -235,9 +287,21 @@ impl Engine {
     pub(crate) async fn end_snapshot(&self, path: &str, name: &str) -> ApiResult<Option<u64>> {
         let (open, volume_name, object) = self.volume_at(path)?;
         let (known, volume) = open.open_volume_named(&volume_name, &object)?;
-        let (ending, asked) = (volume.clone(), name.to_owned());
-        let ended = self.on_reactor(move || async move { ending.destroy_snapshot(&asked).await }).await?;
-        ended.map_err(|error| from_snapshot(path, name, &error))?;
+        if let Some(job) = self.jobs.restores_from(known.id, name) {
+            let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+            return Err(conflict(format!("snapshot {path}@{name}"), format!("job {job} restores files from it"), next));
+        }
+        let mut tries = 0;
+        loop {
+            let (ending, asked) = (volume.clone(), name.to_owned());
+            let ended = self.on_reactor(move || async move { ending.destroy_snapshot(&asked).await }).await?;
+            match ended {
+                // The kernel tells of a close a little later.
+                Err(error) if error.kind == ErrorKind::Busy && tries < TRIES => tries += 1,
+                ended => break ended.map_err(|error| from_snapshot(path, name, &error))?,
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
         self.note(&open.volume_object(&known), &format!("snapshot {name} destroyed"));
         self.reclaim_left(&open, &known, &volume)
     }
@@ -278,11 +342,15 @@ impl Engine {
             let next = "write the path from the volume's root on, as /projects";
             return Err(ApiError::invalid(&object, "the path does not begin at the volume's root", next).at("path"));
         }
-        let (to, waits) = (asked.to.clone(), Arc::new(()));
+        let (to, waits, volume_then) = (asked.to.clone(), Arc::new(()), volume.clone());
         let (wanted, begun) = (Arc::downgrade(&waits), from.to_owned());
         let found = self.on_reactor(move || differences(volume, begun, asked, at, wanted)).await?;
         drop(waits);
-        let (differences, next) = found.map_err(|error| from_snapshot(path, from, &error))?;
+        let (differences, next) = found.map_err(|error| {
+            let is_gone = |known: &&str| volume_then.snapshot(known).is_err();
+            let gone = [Some(from), to.as_deref()].into_iter().flatten().find(is_gone);
+            from_snapshot(path, gone.unwrap_or(from), &error)
+        })?;
         let next = next.map(|at| format!("{}.{}", at.tree, at.file));
         Ok(SnapshotDifferences { from: from.into(), to, differences, next })
     }
