@@ -1128,6 +1128,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/acl": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the permissions of a file of a volume: its security descriptor, as text and for people. */
+        get: operations["volume_acl_show"];
+        /** Sets permissions of a file of a volume. A job hands those of a directory on to what is below, if that is asked for. */
+        put: operations["volume_acl_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/acl/access": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what a user may do with a file of a volume, and why. */
+        get: operations["volume_acl_access"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/adopt": {
         parameters: {
             query?: never;
@@ -2237,6 +2272,27 @@ export interface components {
              */
             wear_percent?: number | null;
         };
+        /** @description What somebody may do with a file, and why. */
+        EffectiveAccess: {
+            /** @description Whether the user changes its permissions. */
+            changes_permissions: boolean;
+            /** @description Whether the user removes or renames it, by its own permissions: those of its directory may allow it, too. */
+            deletes: boolean;
+            /** @description Whether the user executes it, or passes through it. */
+            executes: boolean;
+            /** @description The groups that count. */
+            groups: components["schemas"]["Principal"][];
+            /** @description The file, from the volume's root on. */
+            path: string;
+            /** @description Whether the user reads it, or lists it. */
+            reads: boolean;
+            /** @description Why, a line for each decision. Entries are numbered as the lines of the descriptor are. */
+            reasons: string[];
+            /** @description The user. */
+            user: components["schemas"]["Principal"];
+            /** @description Whether the user writes to it, or makes files in it. */
+            writes: boolean;
+        };
         /** @description What the body of every refused or failed request looks like. */
         ErrorBody: {
             /** @description The error. */
@@ -2402,6 +2458,36 @@ export interface components {
              */
             written_bytes: number;
         };
+        /** @description The security descriptor of a file. */
+        FileAcl: {
+            /** @description Whether it is a directory, whose entries may be for what is below. */
+            directory: boolean;
+            group?: components["schemas"]["Principal"] | null;
+            /** @description The same for people, a line for the owner, the group and each entry. */
+            lines: string[];
+            /** @description The twelve permission bits that programs of POSIX see, as `0640`. */
+            mode: string;
+            /**
+             * @description Whether it has a descriptor of its own: otherwise owner, group and mode are all there is, and the descriptor is what
+             *     these amount to.
+             */
+            own: boolean;
+            owner?: components["schemas"]["Principal"] | null;
+            /** @description The file, from the volume's root on. */
+            path: string;
+            /** @description Whether what directories above hand on is kept off. */
+            protected: boolean;
+            /** @description The descriptor as text (SDDL, [MS-DTYP] 2.5.1). */
+            sddl: string;
+        };
+        /** @description The answer to a change of permissions. */
+        FileAclChanged: {
+            /** @description The permissions as they are now. */
+            acl: components["schemas"]["FileAcl"];
+            /** @description False if everything was so already. */
+            changed: boolean;
+            job?: components["schemas"]["Job"] | null;
+        };
         /** @description Makes a space larger. */
         GrowSpace: {
             /**
@@ -2545,7 +2631,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore" | "inherit";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -3014,6 +3100,13 @@ export interface components {
             /** @description Interval between automatic scrubs of each space. */
             scrub_every: components["schemas"]["TimeSetting"];
         };
+        /** @description Somebody, or a group. */
+        Principal: {
+            /** @description The name, where one is known. */
+            name?: string | null;
+            /** @description The security identifier, as `S-1-22-1-1000`. */
+            sid: string;
+        };
         /**
          * @description How many losses a space is to bear and bears now. What is held is counted over its rows, the weakest one counts; it
          *     is never taken from the layout.
@@ -3453,6 +3546,24 @@ export interface components {
             qos?: components["schemas"]["SetQos"] | null;
             /** @description Refuses writes, or accepts them. Its clients are disconnected and see the change when they reconnect. */
             read_only?: boolean | null;
+        };
+        /** @description Puts parts of a security descriptor in place of those of a file. */
+        SetFileAcl: {
+            /** @description Of a directory, also have what is below inherit it, as a job. */
+            below?: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            /** @description The file, from the volume's root on. */
+            path: string;
+            priority?: components["schemas"]["JobPriority"] | null;
+            /**
+             * @description The parts, as text (SDDL): `O:` the owner, `G:` the group, `D:` who may do what, `S:` what is audited. What is left out
+             *     stays.
+             */
+            sddl: string;
         };
         /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
         SetMail: {
@@ -9341,6 +9452,174 @@ export interface operations {
                 };
             };
             /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_acl_show: {
+        parameters: {
+            query: {
+                /** @description The file, from the volume's root on. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The permissions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileAcl"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_acl_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetFileAcl"];
+            };
+        };
+        responses: {
+            /** @description The permissions as they are now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileAclChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_acl_access: {
+        parameters: {
+            query: {
+                /** @description The file, from the volume's root on. */
+                path: string;
+                /** @description The user, by name as the server knows it, or by number. */
+                user: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the user may do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EffectiveAccess"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
             403: {
                 headers: {
                     [name: string]: unknown;
