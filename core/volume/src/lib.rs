@@ -41,7 +41,9 @@
 //!  quota.rs       limits, and what is taken of them
 //!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
-//!  reclaim.rs     what no snapshot has any more given back
+//!  reclaim.rs     what no snapshot has any more given back    references.rs   who has blocks that are shared
+//!  cloning.rs     ranges of files that get blocks of others   sharing.rs      what follows when files share blocks
+//!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
 //! ```
 //!
 //! Invariants:
@@ -57,6 +59,8 @@ mod cache;
 mod capture;
 mod change;
 mod checkpoint;
+mod cloning;
+mod cloning_past;
 mod delayed;
 mod error;
 mod extended;
@@ -87,7 +91,9 @@ mod read;
 mod rebuild;
 mod reclaim;
 mod record;
+mod references;
 mod relocate;
+mod relocate_shared;
 mod remake;
 mod removal;
 mod repair;
@@ -97,6 +103,7 @@ mod rooms;
 pub mod salvage;
 mod scan;
 pub mod service;
+mod sharing;
 mod shrink;
 mod snapshots;
 mod store;

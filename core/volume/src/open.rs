@@ -158,6 +158,7 @@ impl Store {
             device: media.device.clone(),
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
+            clones: AtomicBool::new(superblock.features[1] & superblock::CLONES != 0),
             line: AtomicU32::new(u32::MAX),
             format: *superblock,
             settings,
@@ -378,7 +379,7 @@ impl Store {
             }
             self.device.write(at, right.clone(), Durability::Durable).await?;
             // One of an earlier version is none that was damaged.
-            let features = self.format.features;
+            let features = self.superblock().features;
             let earlier = |found: Superblock| Superblock { features, ..found } == self.superblock();
             let was_earlier =
                 found.is_ok_and(|found| Superblock::open(&found).is_ok_and(|found| found.is_some_and(earlier)));

@@ -28,7 +28,7 @@ use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::Ledger;
 use crate::rooms::Rooms;
 use crate::snapshots::Snapshots;
-use crate::superblock::Superblock;
+use crate::superblock::{CLONES, Superblock};
 use crate::transaction::Transaction;
 use crate::tree::Tree;
 use crate::turnover::Holder;
@@ -74,6 +74,8 @@ pub struct Store {
     pub(crate) format: Superblock,
     /// Bytes of the device that the volume uses. It changes while nothing is checkpointed.
     pub(crate) size_bytes: AtomicU64,
+    /// Whether files share blocks, or may. It changes while nothing is checkpointed.
+    pub(crate) clones: AtomicBool,
     /// While the volume becomes smaller, the first zone that is given out no more.
     pub(crate) line: AtomicU32,
     pub(crate) trees: Vec<Mutex<Tree>>,
@@ -138,7 +140,10 @@ impl Store {
 
     /// Where everything is, as of now.
     pub(crate) fn superblock(&self) -> Superblock {
-        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), ..self.format }
+        let [compatible, read_only, incompatible] = self.format.features;
+        let taken = if self.has_clones() { read_only | CLONES } else { read_only };
+        let size_bytes = self.size_bytes.load(Ordering::Acquire);
+        Superblock { size_bytes, features: [compatible, taken, incompatible], ..self.format }
     }
 
     /// The value of a key.

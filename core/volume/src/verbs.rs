@@ -1,7 +1,7 @@
-//! What can be wrong with a volume, in six families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in seven families: each finding says what a repair has to look at again.
 //!
 //! ```text
-//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..
+//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..    clones   63..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -167,6 +167,18 @@ pub enum Verb {
     SnapshotData { snapshot: u64, file: u64, place: u64 },
     /// Blocks that a snapshot has, and that are not noted to be kept for it.
     Unkept { snapshot: u64, place: u64, blocks: u64 },
+    /// An extent of blocks that are shared, and that no reference says the file has.
+    SharerUnknown { file: u64, end: u64, place: u64 },
+    /// A reference to blocks that are shared, and that neither its file nor a snapshot has.
+    SharerAlone {
+        place: u64,
+        #[serde(skip)]
+        key: Vec<u8>,
+    },
+    /// An extent of blocks that others have, too, and that the file takes for its own: it would write over them.
+    Unshared { file: u64, end: u64, place: u64 },
+    /// Blocks that are kept for snapshots, and that files share: nothing says so of them.
+    KeptApart { place: u64 },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -226,6 +238,10 @@ impl Verb {
             Self::SnapshotNode { snapshot, tree, address } => plain(60, [*snapshot, (*tree).into(), *address]),
             Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
             Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
+            Self::SharerUnknown { file, end, place } => plain(63, [*file, *end, *place]),
+            Self::SharerAlone { place, key } => of(64, [*place, 0, 0], key, None),
+            Self::Unshared { file, end, place } => plain(65, [*file, *end, *place]),
+            Self::KeptApart { place } => plain(66, [*place, 0, 0]),
         }
     }
 
@@ -282,6 +298,10 @@ impl Verb {
             60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
             61 => Self::SnapshotData { snapshot: a, file: b, place: c },
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
+            63 => Self::SharerUnknown { file: a, end: b, place: c },
+            64 => Self::SharerAlone { place: a, key: bytes },
+            65 => Self::Unshared { file: a, end: b, place: c },
+            66 => Self::KeptApart { place: a },
             _ => return None,
         })
     }
@@ -294,7 +314,7 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
-            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
+            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61..=63 | 65 => Severity::Severe,
             1..=9 | 50 | 60 => Severity::Degraded,
             _ => Severity::Minor,
         }
@@ -439,6 +459,18 @@ impl fmt::Display for Verb {
             Self::Unkept { snapshot, place, blocks } => {
                 write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
             }
+            Self::SharerUnknown { file, place, .. } => {
+                write!(f, "block {place}, which is shared, is not known to be file {file}'s, too")
+            }
+            Self::SharerAlone { place, .. } => {
+                write!(f, "block {place}, which is shared, is known to be somebody's who does not have it")
+            }
+            Self::Unshared { file, place, .. } => {
+                write!(f, "block {place} is taken by file {file} for its own, and others have it, too")
+            }
+            Self::KeptApart { place } => {
+                write!(f, "block {place} is kept for snapshots, and not known to be shared, which it is")
+            }
         }
     }
 }
@@ -461,7 +493,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 33);
+        assert_eq!(count, 37);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod names;
 mod nodes;
 mod quotas;
 mod room;
+mod shared;
 mod snapshots;
 mod wrecks;
 
