@@ -413,6 +413,23 @@ impl FileService for Browsed {
         }
     }
 
+    async fn clone_range(
+        &self,
+        from: (&BrowsedHandle, u64),
+        to: (&BrowsedHandle, u64),
+        len: u64,
+    ) -> Result<(), VolumeError> {
+        match (from.0, to.0) {
+            (_, BrowsedHandle::Past(..)) => read_only(),
+            (BrowsedHandle::Now(one), BrowsedHandle::Now(other)) => {
+                self.volume.clone_range((one, from.1), (other, to.1), len).await
+            }
+            (BrowsedHandle::Past(view, old), BrowsedHandle::Now(new)) => {
+                self.volume.clone_past(view, (old, from.1), (new, to.1), len).await
+            }
+        }
+    }
+
     async fn copy(&self, from: (&BrowsedHandle, u64), to: (&BrowsedHandle, u64), len: u64) -> Result<u64, VolumeError> {
         match (from.0, to.0) {
             (_, BrowsedHandle::Past(..)) => read_only(),
@@ -422,7 +439,7 @@ impl FileService for Browsed {
             (BrowsedHandle::Past(view, old), BrowsedHandle::Now(new)) => {
                 Volume::check_mode(old, false)?;
                 Volume::check_mode(new, true)?;
-                self.volume.copy_from(view, (old, from.1), (new, to.1), len).await
+                self.volume.copy_or_clone(view, (old, from.1), (new, to.1), len).await
             }
         }
     }

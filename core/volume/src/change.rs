@@ -21,12 +21,14 @@ use smallvec::SmallVec;
 use crate::delayed::EXTENTS_OF_NODE;
 use crate::descriptors::{Descriptors, Pending};
 use crate::error::{ErrorKind, VolumeError};
-use crate::extent::Extent;
+use crate::extent::{Extent, without};
 use crate::keys;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::{Enforce, Shift};
 use crate::record::Share;
+use crate::references::{Reference, Whose};
 use crate::scan::Owner;
+use crate::sharing::{Owned, Shares};
 use crate::snapshots::Span;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
@@ -405,22 +407,44 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What follows from a change of the map of owners itself: blocks that were kept are so no more, or others are.
+    fn derive_kept(
+        &self,
+        key: &[u8],
+        (before, after): (Option<&[u8]>, Option<&[u8]>),
+        kept: &mut Kept,
+        shares: &mut Shares,
+        given_up: &mut Vec<Extent>,
+    ) {
+        let found = |value: Option<&[u8]>| match Reference::decode(key) {
+            Some(Reference { blocks, whose: Whose::Snapshots(span), .. }) => value.map(|_| (span, blocks)),
+            Some(_) => None,
+            None => Owner::decode(value?).ok().and_then(|owner| Some((owner.kept?, owner.blocks))),
+        };
+        let (old, new) = (found(before), found(after));
+        kept.extend(old.map(|(span, blocks)| (span.death, 0, blocks.into())));
+        kept.extend(new.map(|(span, blocks)| (span.death, blocks.into(), 0)));
+        if let (Some(_), Some(reference)) = (new, Reference::decode(key)) {
+            shares.put(key, reference);
+        }
+        let (Some((span, blocks)), None) = (old, after) else { return };
+        let place = keys::number(key, 0).unwrap_or_default();
+        match Reference::decode(key) {
+            Some(reference) => shares.remove(key, &reference),
+            // Should references be over it, they count.
+            None if self.store.has_clones() => shares.loosen(place, blocks),
+            None => given_up.push(Extent { birth: span.birth, ..extent_of((&place, &blocks.into())) }),
+        }
+    }
+
     /// What follows from changes of extents, and of what snapshots keep.
     fn derive(&self, operations: &[Operation], need: Need) -> Result<Derived, Stop> {
         let (mut old, mut new, mut given_up) = (Vec::new(), Vec::new(), Vec::new());
-        let mut kept = SmallVec::new();
+        let (mut kept, mut shares) = (SmallVec::new(), Shares::default());
         for Operation { tree, key, value } in operations {
             if *tree == OWNER_TREE {
-                let owner =
-                    |value: &[u8]| Owner::decode(value).ok().and_then(|owner| Some((owner.kept?, owner.blocks)));
-                let before = self.before(*tree, key, need)?.as_deref().and_then(owner);
-                let after = value.as_deref().and_then(owner);
-                kept.extend(before.map(|(span, blocks)| (span.death, 0, blocks.into())));
-                kept.extend(after.map(|(span, blocks)| (span.death, blocks.into(), 0)));
-                if let (Some((span, blocks)), None) = (before, value) {
-                    let place = keys::number(key, 0).unwrap_or_default();
-                    given_up.push(Extent { place, blocks, birth: span.birth, is_written: true });
-                }
+                let before = self.before(*tree, key, need)?;
+                self.derive_kept(key, (before.as_deref(), value.as_deref()), &mut kept, &mut shares, &mut given_up);
                 continue;
             }
             let Some((file, stream, end)) = keys::read_extent(*tree, key) else { continue };
@@ -435,11 +459,11 @@ impl<'a> View<'a> {
             old.extend(before.as_deref().and_then(|value| owned(value).ok().flatten()));
             new.extend(value.as_deref().map(owned).transpose()?.flatten());
         }
-        let extents = |list: &[(Extent, u64, u32, u64)]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
+        let extents = |list: &[Owned]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
         let (after, mut owners) = (extents(&new), Vec::with_capacity(old.len() + new.len()));
         let newest = self.store.snapshots.newest();
-        for (extent, file, stream, start) in &old {
-            owners.push((extent.place, None));
+        for (extent, file, stream, start) in old.iter().filter(|(extent, ..)| !extent.is_shared) {
+            owners.push((keys::owner(extent.place), None));
             for part in without(vec![*extent], &after) {
                 if !self.store.snapshots.keep(&part) {
                     given_up.push(part);
@@ -448,22 +472,32 @@ impl<'a> View<'a> {
                 let span = Span { birth: part.birth, death: newest };
                 let block = start + (part.place - extent.place);
                 let value = keys::kept_value(*file, *stream, block, part.blocks, part.is_written, span);
-                owners.push((part.place, Some(value)));
+                owners.push((keys::owner(part.place), Some(value)));
                 kept.push((newest, part.blocks.into(), 0));
             }
         }
-        for (extent, file, stream, start) in &new {
+        for (extent, file, stream, start) in new.iter().filter(|(extent, ..)| !extent.is_shared) {
             let value = keys::owner_value(*file, *stream, *start, extent.blocks, extent.is_written);
-            owners.push((extent.place, Some(value)));
+            owners.push((keys::owner(extent.place), Some(value)));
+        }
+        let own: Vec<Extent> = after.iter().filter(|extent| !extent.is_shared).copied().collect();
+        let mut taken = without(own, &extents(&old));
+        if !shares.is_empty(&old, &new) {
+            shares.change(self.store, self, (&old, &new), need)?;
+            kept.extend(shares.kept.iter().map(|(death, blocks)| (*death, *blocks, 0)));
+            taken.extend(shares.taken.iter().map(extent_of));
+            let (changes, freed) = shares.into_changes();
+            owners.extend(changes);
+            given_up.extend(freed.iter().map(extent_of));
         }
         // What was said last of a place counts.
         owners.reverse();
-        owners.sort_by_key(|(place, _)| *place);
-        owners.dedup_by_key(|(place, _)| *place);
-        let owner = |(place, value)| Operation { tree: OWNER_TREE, key: keys::owner(place), value };
+        owners.sort_by(|(one, _), (other, _)| one.cmp(other));
+        owners.dedup_by(|(one, _), (other, _)| one == other);
+        let owner = |(key, value)| Operation { tree: OWNER_TREE, key, value };
         let mut derived = Derived {
             freed: given_up,
-            taken: without(extents(&new), &extents(&old)),
+            taken,
             owners: owners.into_iter().map(owner).collect(),
             kept,
             names_data: false,
@@ -485,12 +519,20 @@ impl<'a> View<'a> {
     }
 }
 
+/// The end of a span, how many blocks are kept from now on, and how many no more.
+type Kept = SmallVec<[(u64, u64, u64); 2]>;
+
+/// Blocks, as an extent of nobody.
+fn extent_of((place, blocks): (&u64, &u64)) -> Extent {
+    Extent { place: *place, blocks: *blocks as u32, birth: 0, is_written: true, is_shared: false }
+}
+
 /// What follows from a change of extents.
 struct Derived {
     /// Blocks that no file has any more, and no snapshot.
     freed: Vec<Extent>,
     /// The newest snapshot that keeps blocks, how many of them it keeps from now on, and how many no more.
-    kept: SmallVec<[(u64, u64, u64); 2]>,
+    kept: Kept,
     /// Blocks that a file has now.
     taken: Vec<Extent>,
     /// Changes of the map of owners.
@@ -501,26 +543,6 @@ struct Derived {
     files: i64,
     /// Records that count for others, or for more or less.
     shifts: SmallVec<[Shift; 2]>,
-}
-
-/// What of some extents lies in none of others.
-fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
-    let mut left = extents;
-    for other in others {
-        let (from, to) = (other.place, other.place + u64::from(other.blocks));
-        left = left
-            .into_iter()
-            .flat_map(|extent| {
-                let end = extent.place + u64::from(extent.blocks);
-                let part = |from: u64, to: u64| {
-                    (from < to).then(|| Extent { place: from, blocks: (to - from) as u32, ..extent })
-                };
-                [part(extent.place, end.min(from)), part(extent.place.max(to), end)]
-            })
-            .flatten()
-            .collect();
-    }
-    left
 }
 
 impl Store {

@@ -312,14 +312,14 @@ impl Volume {
             return Ok(false);
         }
         let pieces = self.pieces(file, from, to).await?;
-        // What a snapshot has is not written over: it has no place yet that could be promised.
-        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_snapshots(piece)) {
+        // What others have is not written over: it has no place yet that could be promised.
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_others(piece)) {
             return Ok(false);
         }
         let end_block = size / BLOCK_BYTES;
-        if end_block < from && !is_inline && self.store.snapshots.newest() != 0 {
+        if end_block < from && !is_inline && (self.store.snapshots.newest() != 0 || self.store.has_clones()) {
             let last = self.pieces(file, end_block, end_block + 1).await?;
-            if last.iter().any(|piece| self.is_snapshots(piece)) {
+            if last.iter().any(|piece| self.is_others(piece)) {
                 return Ok(false);
             }
         }

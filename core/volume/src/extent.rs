@@ -1,6 +1,6 @@
 //! Where a part of a file lies.
 //!
-//! Invariant: an extent lies within one zone, and no block is in two.
+//! Invariant: an extent lies within one zone, and no block is in two that are not shared.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
 
@@ -18,25 +18,30 @@ pub(crate) struct Extent {
     pub birth: u64,
     /// Whether they hold data; what does not reads as zeros.
     pub is_written: bool,
+    /// Whether others may have the same blocks, which are not written over then. They hold data.
+    pub is_shared: bool,
 }
+
+/// Flags of a value.
+const WRITTEN: u8 = 1;
+const SHARED: u8 = 2;
 
 impl Extent {
     /// As a value of a tree.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.u64(self.place).u32(self.blocks).u64(self.birth).u8(self.is_written.into());
+        let flags = if self.is_written { WRITTEN } else { 0 } | if self.is_shared { SHARED } else { 0 };
+        writer.u64(self.place).u32(self.blocks).u64(self.birth).u8(flags);
         writer.into_bytes()
     }
 
     /// Reads it from a value.
     pub fn decode(value: &[u8]) -> Result<Self, VolumeError> {
         let read = |mut reader: Reader<'_>| -> Result<Self, WireError> {
-            Ok(Self {
-                place: reader.u64()?,
-                blocks: reader.u32()?,
-                birth: reader.u64()?,
-                is_written: reader.u8()? & 1 != 0,
-            })
+            let (place, blocks, birth, flags) = (reader.u64()?, reader.u32()?, reader.u64()?, reader.u8()?);
+            // What is shared holds data: nothing else is cloned.
+            let is_shared = flags & SHARED != 0;
+            Ok(Self { place, blocks, birth, is_written: is_shared || flags & WRITTEN != 0, is_shared })
         };
         let extent = read(Reader::new(value)).map_err(|_| VolumeError::corrupt("an extent is not whole"))?;
         if extent.blocks == 0 || extent.place.checked_add(extent.blocks.into()).is_none_or(|end| end >= 1 << 51) {
@@ -47,12 +52,17 @@ impl Extent {
 
     /// The same blocks of the file, of which nobody knows any more where their bytes are.
     pub fn lost(&self) -> Self {
-        Self { place: 0, is_written: true, ..*self }
+        Self { place: 0, is_written: true, is_shared: false, ..*self }
     }
 
     /// Whether its bytes are lost.
     pub fn is_lost(&self) -> bool {
         self.place == 0
+    }
+
+    /// Whether it is data that no other file has.
+    pub fn is_own(&self) -> bool {
+        self.is_written && !self.is_shared && !self.is_lost()
     }
 
     /// The part from `skip` blocks on, `blocks` long.
@@ -66,4 +76,24 @@ impl Extent {
     pub fn end(&self) -> u64 {
         self.place + u64::from(self.blocks)
     }
+}
+
+/// What of some extents lies in none of others.
+pub(crate) fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
+    let mut left = extents;
+    for other in others {
+        let (from, to) = (other.place, other.place + u64::from(other.blocks));
+        left = left
+            .into_iter()
+            .flat_map(|extent| {
+                let end = extent.place + u64::from(extent.blocks);
+                let part = |from: u64, to: u64| {
+                    (from < to).then(|| Extent { place: from, blocks: (to - from) as u32, ..extent })
+                };
+                [part(extent.place, end.min(from)), part(extent.place.max(to), end)]
+            })
+            .flatten()
+            .collect();
+    }
+    left
 }

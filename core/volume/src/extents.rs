@@ -17,6 +17,8 @@ use crate::volume::Volume;
 
 /// Extents that one change takes out or puts in, at most.
 pub(crate) const EXTENTS_AT_ONCE: usize = 20;
+/// The same where they come to be shared: each may be cut in three.
+pub(crate) const SHARED_AT_ONCE: usize = 10;
 /// Why a range of a file cannot be read.
 pub(crate) const LOST: &str = "the bytes of this range were lost: write it anew";
 /// The one stream of data that files have.
@@ -123,7 +125,8 @@ pub(crate) fn replace(
         }
     }
     pieces.extend_from_slice(new);
-    exchange(view, file, record, &old, pieces)
+    exchange(view, file, &old, pieces)?.count(record);
+    Ok(())
 }
 
 /// Puts extents, in the order of their blocks, over what a file has there and keeps what it has between them; as many of
@@ -155,25 +158,58 @@ pub(crate) fn put_over(
         }
         pieces.extend((at < end).then(|| part(at, end)));
     }
-    exchange(view, file, record, &old, pieces)?;
+    exchange(view, file, &old, pieces)?.count(record);
     Ok(new.len())
+}
+
+/// Has a file know that others may have the data of a range; answers where what is done of it ends.
+pub(crate) fn share(view: &mut View<'_>, file: u64, range: std::ops::Range<u64>) -> Result<u64, Stop> {
+    let reached = reach(view, file, range.start, range.end, SHARED_AT_ONCE)?;
+    let old = touching(view, file, range.start, reached, 2 * EXTENTS_AT_ONCE)?;
+    let mut pieces = Vec::with_capacity(old.len() + 2);
+    for (start, extent) in &old {
+        let end = start + u64::from(extent.blocks);
+        let (first, last) = ((*start).max(range.start), end.min(reached));
+        if first >= last || !extent.is_own() {
+            pieces.push((*start, *extent));
+            continue;
+        }
+        let part = |from: u64, to: u64| (from, extent.part((from - start) as u32, (to - from) as u32));
+        pieces.extend((*start < first).then(|| part(*start, first)));
+        let (from, shared) = part(first, last);
+        pieces.push((from, Extent { is_shared: true, ..shared }));
+        pieces.extend((last < end).then(|| part(last, end)));
+    }
+    exchange(view, file, &old, pieces)?;
+    Ok(reached)
+}
+
+/// Blocks of a file, before and after a change.
+struct Exchanged {
+    before: u64,
+    after: u64,
+}
+
+impl Exchanged {
+    fn count(&self, record: &mut Record) {
+        record.blocks = record.blocks.saturating_add(self.after).saturating_sub(self.before);
+    }
 }
 
 /// Puts pieces in place of extents.
 fn exchange(
     view: &mut View<'_>,
     file: u64,
-    record: &mut Record,
     old: &[(u64, Extent)],
     mut pieces: Vec<(u64, Extent)>,
-) -> Result<(), Stop> {
+) -> Result<Exchanged, Stop> {
     pieces.sort_unstable_by_key(|(start, _)| *start);
     let mut joined: Vec<(u64, Extent)> = Vec::with_capacity(pieces.len());
     for (start, extent) in pieces {
         if let Some((before, last)) = joined.last_mut()
             && *before + u64::from(last.blocks) == start
             && last.end() == extent.place
-            && last.is_written == extent.is_written
+            && (last.is_written, last.is_shared) == (extent.is_written, extent.is_shared)
             && view.are_alike(last.birth, extent.birth)
             && let Some(blocks) = last.blocks.checked_add(extent.blocks)
         {
@@ -195,8 +231,7 @@ fn exchange(
         view.put(shard, keys::extent(file, MAIN, *end), extent.encode())?;
     }
     let blocks = |list: &BTreeMap<u64, Extent>| list.values().map(|extent| u64::from(extent.blocks)).sum::<u64>();
-    record.blocks = record.blocks.saturating_add(blocks(&after)).saturating_sub(blocks(&before));
-    Ok(())
+    Ok(Exchanged { before: blocks(&before), after: blocks(&after) })
 }
 
 /// Parts that follow each other: most ranges have one.

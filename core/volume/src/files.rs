@@ -7,6 +7,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::access;
 use crate::change::{Need, View};
+use crate::cloning::CloneRange;
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::open_files::{File, Handle, Left, Stamped, Use};
@@ -313,6 +314,13 @@ impl FileService for Volume {
         self.seek_file(handle, offset, what).await
     }
 
+    async fn clone_range(&self, from: (&Handle, u64), to: (&Handle, u64), len: u64) -> Result<(), VolumeError> {
+        Self::check_mode(from.0, false)?;
+        Self::check_mode(to.0, true)?;
+        let range = CloneRange { from: from.1, to: to.1, len };
+        self.clone_file_range(from.0, to.0, range).await.map_err(|(_, error)| error)
+    }
+
     async fn copy(&self, from: (&Handle, u64), to: (&Handle, u64), len: u64) -> Result<u64, VolumeError> {
         Self::check_mode(from.0, false)?;
         Self::check_mode(to.0, true)?;
@@ -320,7 +328,7 @@ impl FileService for Volume {
         if from.0.id() == to.0.id() && overlap {
             return Err(VolumeError::new(ErrorKind::Invalid, "a range cannot be copied over itself"));
         }
-        self.copy_from(self, from, to, len).await
+        self.copy_or_clone(self, from, to, len).await
     }
 
     async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {

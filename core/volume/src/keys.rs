@@ -10,6 +10,7 @@
 //!            │ 5 │ part (1)                   a reparse point
 //!            │ 6 │ stream (4) │ end (8)       an extent, by the block of the file behind it
 //!   owner:     place (8)                      whose a block is, or was when a snapshot was made that keeps it
+//!              zone (8) │ …                   one who has blocks that are shared (references.rs)
 //! ```
 //!
 //! Numbers are most significant byte first, so that the order of keys is theirs.

@@ -41,10 +41,12 @@
 //!  quota.rs       limits, and what is taken of them
 //!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
-//!  reclaim.rs     what no snapshot has any more given back
+//!  reclaim.rs     what no snapshot has any more given back    references.rs   who has blocks that are shared
+//!  cloning.rs     ranges of files that get blocks of others   sharing.rs      what follows when files share blocks
+//!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
-//!  reparse.rs     what a file stands for
+//!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
 //! ```
 //!
 //! Invariants:
@@ -60,6 +62,8 @@ mod cache;
 mod capture;
 mod change;
 mod checkpoint;
+mod cloning;
+mod cloning_past;
 mod delayed;
 mod descriptors;
 mod differences;
@@ -92,8 +96,10 @@ mod read;
 mod rebuild;
 mod reclaim;
 mod record;
+mod references;
 mod reinherit;
 mod relocate;
+mod relocate_shared;
 mod remake;
 mod removal;
 mod repair;
@@ -105,6 +111,7 @@ pub mod salvage;
 mod scan;
 mod security;
 pub mod service;
+mod sharing;
 mod shrink;
 mod snapshots;
 mod store;

@@ -384,7 +384,7 @@ impl Store {
             }
             self.device.write(at, right.clone(), Durability::Durable).await?;
             // One of an earlier version is none that was damaged.
-            let features = self.format.features;
+            let features = self.superblock().features;
             let earlier = |found: Superblock| Superblock { features, ..found } == self.superblock();
             let was_earlier =
                 found.is_ok_and(|found| Superblock::open(&found).is_ok_and(|found| found.is_some_and(earlier)));

@@ -31,6 +31,7 @@ use crate::namespace::{add_link, plain};
 use crate::page::{PAGE_BYTES, Page};
 use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
+use crate::references::{Reference, Whose};
 use crate::repair::Spotfixed;
 use crate::scan::{NoLeaves, Owner, Reach, judge};
 use crate::service::{FileId, FileKind};
@@ -284,14 +285,23 @@ impl Volume {
         let mut next = Some(Vec::new());
         while next.is_some() {
             for (key, value) in self.part(OWNER_TREE, &mut next).await? {
-                let (Some(place), Ok(owner)) = (keys::number(&key, 0), Owner::decode(&value)) else { continue };
+                let (place, owner, is_shared) = match (Reference::decode(&key), keys::number(&key, 0)) {
+                    (Some(Reference { place, blocks, whose: Whose::File { file, stream, block } }), _) => {
+                        (place, Owner { file, stream, block, blocks, is_written: true, kept: None }, true)
+                    }
+                    (None, Some(place)) => match Owner::decode(&value) {
+                        Ok(owner) => (place, owner, false),
+                        Err(_) => continue,
+                    },
+                    _ => continue,
+                };
                 let Owner { file, stream, block, blocks, is_written, kept: None } = owner else { continue };
                 let key = keys::extent(file, stream, block + u64::from(blocks));
                 if lost.has(keys::shard(file), &key) {
                     // A snapshot may have it, whichever they are.
                     let has_snapshots = self.store.snapshots.newest() != 0;
                     let birth = if has_snapshots { 0 } else { held(&self.store.rooms).coming() };
-                    let extent = Extent { place, blocks, birth, is_written };
+                    let extent = Extent { place, blocks, birth, is_written, is_shared };
                     self.put_missing(keys::shard(file), &[(key, extent.encode())]).await?;
                 }
             }
@@ -507,8 +517,16 @@ impl Volume {
                     else {
                         continue;
                     };
-                    if lost.has(OWNER_TREE, &keys::owner(extent.place)) {
-                        let verb = Verb::Unowned { file, end, place: extent.place };
+                    let place = extent.place;
+                    let (key, verb) = match extent.is_shared {
+                        true => {
+                            let start = end.saturating_sub(extent.blocks.into());
+                            let own = Reference::of_file(file, MAIN, start, &extent);
+                            (self.store.reference_key(&own), Verb::SharerUnknown { file, end, place })
+                        }
+                        false => (Some(keys::owner(place)), Verb::Unowned { file, end, place }),
+                    };
+                    if key.is_some_and(|key| lost.has(OWNER_TREE, &key)) {
                         self.repair_now(&verb).await?;
                     }
                 }
@@ -569,7 +587,7 @@ fn lay_out(view: &mut View<'_>, file: u64, record: &mut Record) -> Result<(), St
         end = end.max(keys::number(key, 13).unwrap_or_default());
     }
     if all.is_empty() {
-        let lost = Extent { place: 0, blocks: 1, birth: 0, is_written: true };
+        let lost = Extent { place: 0, blocks: 1, birth: 0, is_written: true, is_shared: false };
         view.put(keys::shard(file), keys::extent(file, MAIN, 1), lost.encode())?;
         (blocks, end) = (1, 1);
     }

@@ -7,17 +7,23 @@
 //! Invariant: what may be given back stays so, whatever snapshots are made meanwhile: they are younger than any of it. So
 //! one that is cut short begins anew, and one that is told to end early loses nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::OWNER_TREE;
-use crate::change::Need;
+use crate::change::{Need, Stop, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::page::PAGE_BYTES;
-use crate::scan::{Owner, give_way};
+use crate::references::{Reference, Whose};
+use crate::scan::{Owner, give_way, runs};
 use crate::shrink::Steps;
 use crate::volume::Volume;
 
 /// Entries that one change takes out.
 const AT_ONCE: usize = 32;
+
+/// Keys of the map of owners, and where those behind the leaf begin.
+type LeftOver = (Vec<Vec<u8>>, Option<Vec<u8>>);
 
 impl Volume {
     /// Whether destroyed snapshots have left blocks that are to be given back.
@@ -41,12 +47,12 @@ impl Volume {
         while let Some(from) = next {
             let (some, then) = self.store.look([OWNER_TREE], |view| self.left_over(view, &from)).await?;
             next = then;
-            for places in some.chunks(AT_ONCE) {
-                match self.give_back_kept(places).await {
+            for keys in some.chunks(AT_ONCE) {
+                match self.give_back_kept(keys).await {
                     // A change of fewer entries needs less room for nodes.
                     Err(error) if error.kind == ErrorKind::NoSpace => {
-                        for place in places {
-                            freed += self.give_back_kept(std::slice::from_ref(place)).await?;
+                        for key in keys {
+                            freed += self.give_back_kept(std::slice::from_ref(key)).await?;
                         }
                     }
                     done => freed += done?,
@@ -61,36 +67,48 @@ impl Volume {
         Ok(freed * holdfast_model::BLOCK_BYTES)
     }
 
-    /// Entries of one leaf of the map of owners that nothing needs any more, and where those behind the leaf begin.
-    fn left_over(
-        &self,
-        view: &crate::change::View<'_>,
-        from: &[u8],
-    ) -> Result<(Vec<u64>, Option<Vec<u8>>), crate::change::Stop> {
+    /// Keys of one leaf of the map of owners that nothing needs any more, and where those behind the leaf begin.
+    fn left_over(&self, view: &View<'_>, from: &[u8]) -> Result<LeftOver, Stop> {
         let (entries, next) = view.entries_from(OWNER_TREE, from)?;
-        let is_left = |value: &[u8]| {
-            let span = Owner::decode(value).ok().and_then(|owner| owner.kept);
-            span.is_some_and(|span| !self.store.snapshots.have(span))
+        let left = entries.into_iter().filter(|(key, value)| self.is_left_over(key, value));
+        Ok((left.map(|(key, _)| key).collect(), next))
+    }
+
+    /// Whether an entry of the map of owners keeps blocks, and no snapshot has them any more.
+    fn is_left_over(&self, key: &[u8], value: &[u8]) -> bool {
+        let span = match Reference::decode(key) {
+            Some(Reference { whose: Whose::Snapshots(span), .. }) => Some(span),
+            Some(_) => None,
+            None => Owner::decode(value).ok().and_then(|owner| owner.kept),
         };
-        let left = entries.into_iter().filter(|(_, value)| is_left(value));
-        Ok((left.filter_map(|(key, _)| keys::number(&key, 0)).collect(), next))
+        span.is_some_and(|span| !self.store.snapshots.have(span))
     }
 
     /// Takes entries out, if they are as they were; answers how many blocks that frees.
-    async fn give_back_kept(&self, places: &[u64]) -> Result<u64, VolumeError> {
+    async fn give_back_kept(&self, keys: &[Vec<u8>]) -> Result<u64, VolumeError> {
         let change = self.store.change([OWNER_TREE], Need::Least, |view| {
-            let mut freed = 0;
-            for place in places {
-                let value = view.get(OWNER_TREE, &keys::owner(*place))?;
-                let owner = value.and_then(|value| Owner::decode(&value).ok());
-                if let Some(Owner { kept: Some(span), blocks, .. }) = owner
-                    && !self.store.snapshots.have(span)
-                {
-                    view.remove(OWNER_TREE, keys::owner(*place))?;
-                    freed += u64::from(blocks);
-                }
+            let (mut gone, mut freed) = (BTreeSet::new(), BTreeMap::new());
+            for key in keys {
+                let Some(value) = view.get(OWNER_TREE, key)?.filter(|value| self.is_left_over(key, value)) else {
+                    continue;
+                };
+                let (place, blocks) = match Reference::decode(key) {
+                    Some(reference) => (reference.place, reference.blocks),
+                    None => (
+                        keys::number(key, 0).unwrap_or_default(),
+                        Owner::decode(&value).map_or(0, |owner| owner.blocks),
+                    ),
+                };
+                runs::cut(&mut freed, place, blocks.into());
+                freed.insert(place, blocks.into());
+                view.remove(OWNER_TREE, key.clone())?;
+                gone.insert(key.clone());
             }
-            Ok(freed)
+            if self.store.has_clones() {
+                // What files share stays theirs.
+                self.store.uncovered(view, &mut freed, &gone)?;
+            }
+            Ok(freed.values().sum())
         });
         Ok(change.await?.0)
     }

@@ -10,17 +10,20 @@
 //! Invariants: the log holds no extent at its new place before the copy is durable. The old place is given out to
 //! nobody.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::BLOCK_BYTES;
 
-use crate::change::Need;
+use crate::change::{Need, Pair};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, MAIN};
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::page::PAGE_BYTES;
+use crate::references::Reference;
 use crate::scan::{Owner, give_way};
 use crate::service::FileId;
 use crate::shrink::Steps;
@@ -29,14 +32,14 @@ use crate::volume::{Volume, record_of};
 use crate::{OWNER_TREE, SHARED_TREES};
 
 /// Blocks that are copied in one step, at most.
-const STEP_BLOCKS: u32 = 1024;
+pub(crate) const STEP_BLOCKS: u32 = 1024;
 /// Owners that are read at once.
 const OWNERS: usize = 64;
 /// Times that all owners above the line are gone over, until none must be left.
 const ROUNDS: usize = 8;
 
 /// What keeps data above the line, in words.
-fn unclear(why: impl std::fmt::Display) -> VolumeError {
+pub(crate) fn unclear(why: impl std::fmt::Display) -> VolumeError {
     VolumeError::new(ErrorKind::Corrupt, format!("{why}: scan and repair the volume first"))
 }
 
@@ -46,19 +49,24 @@ impl Volume {
         let line = self.store.address_in(zone, 0) / BLOCK_BYTES;
         for _ in 0..ROUNDS {
             self.wait_for_requests().await;
-            let mut at = line;
+            let mut at = keys::owner(line);
             loop {
-                let owners = self.owners_from(at).await?;
+                let owners = self.owners_from(&at).await?;
                 let Some((last, _)) = owners.last() else { break };
-                at = last + 1;
-                for (place, owner) in owners {
+                at = [&last[..], &[0]].concat();
+                for (key, value) in owners {
                     self.store.check_interrupted()?;
-                    self.move_owned(line, place, &owner, steps).await?;
+                    if Reference::is_key(&key) {
+                        self.move_shared(&key, steps).await?;
+                        continue;
+                    }
+                    let place = keys::number(&key, 0).ok_or_else(|| VolumeError::corrupt("an owner has no place"))?;
+                    self.move_owned(line, place, &Owner::decode(&value)?, steps).await?;
                 }
             }
             // What was freed is free only in a root without it.
             self.store.checkpoint().await?;
-            if self.owners_from(line).await?.is_empty() && held(&self.store.rooms).are_clear(zone) {
+            if self.owners_from(&keys::owner(line)).await?.is_empty() && held(&self.store.rooms).are_clear(zone) {
                 return self.check_extents(line, steps).await;
             }
             give_way().await;
@@ -78,14 +86,9 @@ impl Volume {
         drop(self.trimming.lock().await);
     }
 
-    /// Some entries of the map of owners from a place on.
-    async fn owners_from(&self, place: u64) -> Result<Vec<(u64, Owner)>, VolumeError> {
-        let found = self.store.range(OWNER_TREE, &keys::owner(place), OWNERS).await?;
-        let read = |(key, value): &(Vec<u8>, Vec<u8>)| {
-            let place = keys::number(key, 0).ok_or_else(|| VolumeError::corrupt("an owner has no place"))?;
-            Ok((place, Owner::decode(value)?))
-        };
-        found.iter().map(read).collect()
+    /// Some entries of the map of owners from a key on.
+    async fn owners_from(&self, key: &[u8]) -> Result<Vec<Pair>, VolumeError> {
+        self.store.range(OWNER_TREE, key, OWNERS).await
     }
 
     /// Moves what an entry of the map of owners says of a file.
@@ -94,23 +97,26 @@ impl Volume {
         if owner.stream != MAIN {
             return Err(unclear(format!("block {place} above the new end belongs to nothing that is known")));
         }
-        let record = self.store.look([keys::shard(number)], |view| crate::scan::judge::record(view, number)).await?;
-        let Some(record) = record else {
-            // It may have gone with its file just now.
-            let is_there = self.store.get(OWNER_TREE, &keys::owner(place)).await?.is_some();
-            if is_there && self.open.get(number).is_none() {
-                return Err(unclear(format!(
-                    "block {place} above the new end belongs to file {number}, which is not there"
-                )));
-            }
-            return Ok(());
-        };
-        let file = self.open.enter(FileId { number, generation: record.generation }, Use::Own);
+        let Some(file) = self.enter_owner(number, &keys::owner(place)).await? else { return Ok(()) };
         let range = owner.block..owner.block + u64::from(owner.blocks);
         let moved = self.move_range(&file, line, range, steps).await;
         // With the last use of a file without a name the file goes.
         let left = self.leave(&file, Use::Own).await;
         moved.and(left)
+    }
+
+    /// The file that an entry of the map of owners names; nothing if both are gone.
+    pub(crate) async fn enter_owner(&self, number: u64, key: &[u8]) -> Result<Option<Arc<File>>, VolumeError> {
+        let record = self.store.look([keys::shard(number)], |view| crate::scan::judge::record(view, number)).await?;
+        let Some(record) = record else {
+            // It may have gone with its file just now.
+            let is_there = self.store.get(OWNER_TREE, key).await?.is_some();
+            if is_there && self.open.get(number).is_none() {
+                return Err(unclear(format!("blocks above the new end belong to file {number}, which is not there")));
+            }
+            return Ok(None);
+        };
+        Ok(Some(self.open.enter(FileId { number, generation: record.generation }, Use::Own)))
     }
 
     /// Moves what of a range of a file lies above the line.
@@ -134,7 +140,9 @@ impl Volume {
                 Ok((reached, extents::within(view, number, at, reached)?))
             });
             let (reached, found) = look.await?;
-            let above = found.into_iter().find(|(_, extent)| !extent.is_lost() && extent.place >= line);
+            // What is shared is moved for all who have it.
+            let is_own = |extent: &Extent| !extent.is_lost() && !extent.is_shared;
+            let above = found.into_iter().find(|(_, extent)| is_own(extent) && extent.place >= line);
             let Some((start, extent)) = above else {
                 at = reached;
                 continue;

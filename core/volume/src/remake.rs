@@ -23,7 +23,6 @@ use crate::graft::Graft;
 use crate::open::Opening;
 use crate::page::PAGE_BYTES;
 use crate::rooms::Stored;
-use crate::scan::judge;
 use crate::store::{CLASS_DATA, CLASS_NODES, Store, held};
 use crate::superblock::Root;
 use crate::transaction::Transaction;
@@ -161,10 +160,9 @@ impl Store {
             loaded => return loaded,
         }
         let of_zone = self.superblock().zone_bytes / BLOCK_BYTES;
-        let start = self.address_in(zone, 0) / BLOCK_BYTES;
         let made = self.look([OWNER_TREE], |view| {
-            let owners = judge::owners_in(view, start, start + of_zone)?;
-            held(&self.rooms).restore_shut(zone, judge::owned(self, &owners, zone));
+            let owned = self.owned_blocks(view, zone)?;
+            held(&self.rooms).restore_shut(zone, owned);
             Ok(())
         });
         if crate::scan::readable(made.await)?.is_none() {

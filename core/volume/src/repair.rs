@@ -14,6 +14,7 @@ mod known;
 mod lost;
 mod names;
 mod room;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -66,10 +67,13 @@ fn item_of(verb: &Verb) -> Option<Item> {
         | Verb::Duplicate { directory, slot, .. }
         | Verb::RecordLost { directory, slot, .. }
         | Verb::EntryUnknown { directory, slot, .. } => Item::Entry(*directory, *slot),
-        Verb::Overlap { file, end, .. } | Verb::Unowned { file, end, .. } | Verb::Beyond { file, end, .. } => {
-            Item::Extent(*file, *end)
-        }
-        Verb::OwnerAlone { place } => Item::Owner(*place),
+        Verb::Overlap { file, end, .. }
+        | Verb::Unowned { file, end, .. }
+        | Verb::Beyond { file, end, .. }
+        | Verb::SharerUnknown { file, end, .. }
+        | Verb::Unshared { file, end, .. } => Item::Extent(*file, *end),
+        Verb::OwnerAlone { place } | Verb::KeptApart { place } => Item::Owner(*place),
+        Verb::SharerAlone { key, .. } => Item::Reference(key.clone()),
         Verb::Count { file } => Item::Count(*file),
         Verb::Attribute { file, name } => Item::Attribute(*file, name.clone()),
         Verb::SymbolicLink { file } => Item::Target(*file),
@@ -174,7 +178,12 @@ impl Volume {
             Verb::Overlap { file, end, .. } | Verb::Beyond { file, end, .. } => {
                 self.repair_lost_extent(*file, *end, verb).await
             }
-            Verb::Unowned { file, end, place } => self.repair_unowned(*file, *end, *place, verb).await,
+            Verb::Unowned { file, end, place } | Verb::SharerUnknown { file, end, place } => {
+                self.repair_unowned(*file, *end, *place, verb).await
+            }
+            Verb::SharerAlone { key, .. } => self.repair_sharer(key, verb).await,
+            Verb::Unshared { file, end, .. } => self.repair_unshared(*file, *end, verb).await,
+            Verb::KeptApart { place } => self.repair_kept_apart(*place, verb).await,
             Verb::OwnerAlone { place } => self.repair_owner(*place, verb).await,
             Verb::Leak { place, blocks } => self.repair_leak(*place, *blocks).await,
             Verb::Double { place, blocks } => self.repair_double(*place, *blocks).await,

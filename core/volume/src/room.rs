@@ -139,7 +139,7 @@ impl Volume {
                     let (place, len) = self.reserve(goal, (end - block).min(1 << 16) as u32, 0).await?;
                     goal = Some(place + u64::from(len));
                     let birth = held(&self.store.rooms).coming();
-                    let extent = Extent { place, blocks: len, birth, is_written: false };
+                    let extent = Extent { place, blocks: len, birth, is_written: false, is_shared: false };
                     if let Err(error) = self.put_extent(file, block, extent).await {
                         held(&self.store.rooms).release(place, len);
                         return Err(error);
@@ -209,8 +209,8 @@ impl Volume {
                     let mut record = record_of(view, id)?;
                     let reached = extents::reach(view, id.number, at, to, EXTENTS_AT_ONCE)?;
                     let mut left = if punch { Vec::new() } else { extents::within(view, id.number, at, reached)? };
-                    // What a snapshot has must not be written to, as room without data may be.
-                    left.retain(|(_, extent)| !extent.is_lost() && !self.store.snapshots.keep(extent));
+                    // What others have must not be written to, as room without data may be.
+                    left.retain(|(_, extent)| !extent.is_lost() && !self.is_kept(extent));
                     left.iter_mut().for_each(|(_, extent)| extent.is_written = false);
                     extents::replace(view, id.number, &mut record, at..reached, &left)?;
                     self.touch(&mut record, now);

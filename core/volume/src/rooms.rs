@@ -140,6 +140,8 @@ pub(crate) struct Rooms {
     pub freed: Freed,
     /// Nothing is given out of this zone and those above it.
     line: u32,
+    /// Nor of this one, which is being given up.
+    leaving: Option<u32>,
 }
 
 impl Rooms {
@@ -158,6 +160,7 @@ impl Rooms {
             coming: 0,
             freed: Freed::default(),
             line: u32::MAX,
+            leaving: None,
         }
     }
 
@@ -217,7 +220,7 @@ impl Rooms {
     fn note_open(&mut self, zone: u32) {
         self.shut(zone);
         let available = self.zones[&zone].available;
-        if available > 0 && zone < self.line {
+        if available > 0 && zone < self.line && self.leaving != Some(zone) {
             self.open.insert(zone, available);
             self.available += u64::from(available);
         }
@@ -269,15 +272,27 @@ impl Rooms {
         self.zones.range(line..).all(|(_, zone)| zone.is_clear(self.usable()))
     }
 
-    /// A zone that nobody has anything of, if what is promised finds room without it.
-    pub fn clear_one(&self) -> Option<u32> {
+    /// A zone that nobody has anything of, if what is promised finds room without it. Nothing is given out of it until it
+    /// is retired, or stays.
+    pub fn leave_clear_one(&mut self) -> Option<u32> {
         let is_spare = |zone: u32| {
             let own = self.open.get(&zone).copied().unwrap_or_default();
             self.available - u64::from(own) >= self.promised
         };
         let clear =
             self.zones.range(..self.line).rev().find(|(zone, known)| known.is_clear(self.usable()) && is_spare(**zone));
-        clear.map(|(zone, _)| *zone)
+        let zone = clear.map(|(zone, _)| *zone)?;
+        self.leaving = Some(zone);
+        self.note_open(zone);
+        Some(zone)
+    }
+
+    /// The zone that was being given up is so no more.
+    pub fn end_leaving(&mut self) {
+        let stays = self.leaving.take().filter(|zone| self.zones.contains_key(zone));
+        if let Some(zone) = stays {
+            self.note_open(zone);
+        }
     }
 
     /// Zones of data from one on.
@@ -396,7 +411,9 @@ impl Rooms {
     /// nothing is given out of it.
     pub fn set_units_aside(&mut self, zone: u32, units: &[u32]) -> Vec<(u64, u32)> {
         let start = self.start(zone);
-        let Some(known) = self.zones.get_mut(&zone).filter(|_| zone < self.line) else { return Vec::new() };
+        let Some(known) = self.zones.get_mut(&zone).filter(|_| zone < self.line && self.leaving != Some(zone)) else {
+            return Vec::new();
+        };
         let Some(bits) = known.bits.as_mut() else { return Vec::new() };
         let mut runs: Vec<(u64, u32)> = Vec::new();
         let mut spare = self.available.saturating_sub(self.promised);

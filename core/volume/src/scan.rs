@@ -14,6 +14,7 @@
 mod facts;
 pub(crate) mod judge;
 pub(crate) mod runs;
+pub(crate) mod shared;
 mod sums;
 mod walk;
 mod zones;
@@ -28,6 +29,7 @@ use crate::keys::{self, RUN};
 use crate::page::Page;
 use crate::quota::Tally;
 use crate::record::security_of;
+use crate::references::{Reference, Whose};
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume};
@@ -176,6 +178,9 @@ impl Scan<'_> {
                     if let Some(before) = self.zones.owner(place, blocks).await? {
                         self.suspect(Item::Owner(before));
                     }
+                    if self.zones.is_shared(place, blocks) {
+                        self.suspect(Item::Owner(place));
+                    }
                 }
                 Told::Extent(place, blocks, item) if !self.volume.store.is_data(place, blocks) => self.suspect(item),
                 Told::Extent(..) => {}
@@ -186,7 +191,26 @@ impl Scan<'_> {
                 // It is looked at which snapshots there are once more.
                 Told::Kept(place, span) if !self.volume.store.snapshots.have(span) => self.suspect(Item::Owner(place)),
                 Told::Kept(..) => {}
+                Told::Reference(reference, key) => self.reference(&reference, key).await?,
             }
+        }
+        Ok(())
+    }
+
+    /// A reference to blocks that are shared.
+    async fn reference(&mut self, reference: &Reference, key: Vec<u8>) -> Result<(), VolumeError> {
+        let store = &self.volume.store;
+        let is_needed = match reference.whose {
+            Whose::File { .. } => true,
+            Whose::Snapshots(span) => store.snapshots.have(span),
+        };
+        // One at another zone's place says nothing of that, and would be out of order.
+        let is_placed = store.reference_key(reference).as_ref() == Some(&key);
+        if is_placed {
+            self.zones.reference(reference.place, reference.blocks).await?;
+        }
+        if !(is_placed && is_needed) {
+            self.suspect(Item::Reference(key));
         }
         Ok(())
     }

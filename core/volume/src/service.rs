@@ -7,8 +7,8 @@
 //! Who asks comes with every request that depends on it: identity and access are checked behind this line, once. Times
 //! are those of the one who serves.
 //!
-//! Invariant: a request that is answered with an error changed nothing, except a change of room, which goes on from the
-//! beginning of its range as far as it comes.
+//! Invariant: a request that is answered with an error changed nothing, except a change of room and a clone, which go on
+//! from the beginning of their range as far as they come.
 
 use std::sync::Arc;
 
@@ -17,8 +17,7 @@ use holdfast_device::IoSlice;
 use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind::NotSupported;
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -371,7 +370,7 @@ pub struct Usage {
 }
 
 fn not_here<T>(what: &str) -> Result<T, VolumeError> {
-    Err(VolumeError::new(NotSupported, format!("these files have no {what}")))
+    Err(VolumeError::new(ErrorKind::NotSupported, format!("these files have no {what}")))
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -469,7 +468,28 @@ pub trait FileService: Send + Sync + 'static {
     /// [`ErrorKind::NoData`](crate::ErrorKind::NoData).
     async fn seek(&self, handle: &Self::Handle, offset: u64, what: Seek) -> Result<u64, VolumeError>;
 
-    /// Copies bytes within the volume; answers how many, fewer at the end of `from` (`copy_file_range`).
+    /// Has a range of a file hold what a range of another one holds, or of another part of it, without a copy of the data
+    /// where it can be: neither sees afterwards what is written to the other (`FICLONERANGE`). Offsets are multiples of
+    /// a block of 4096 bytes; so is `len`, unless the range ends where `from` ends, and at the end of `to` or behind it.
+    /// The range counts for the owner of `to` as data of its own. A request that fails has done a part from the
+    /// beginning of the range on, or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for ranges that are none of these, overlap within a file or reach
+    /// behind the end of `from`; [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported) where the service cannot do
+    /// it.
+    async fn clone_range(
+        &self,
+        from: (&Self::Handle, u64),
+        to: (&Self::Handle, u64),
+        len: u64,
+    ) -> Result<(), VolumeError> {
+        let _ = (from, to, len);
+        Err(VolumeError::new(ErrorKind::NotSupported, "files cannot share data here: copy it"))
+    }
+
+    /// Copies bytes within the volume; answers how many, fewer at the end of `from` (`copy_file_range`). Where the ranges
+    /// lie alike in their blocks, data need not be copied.
     async fn copy(&self, from: (&Self::Handle, u64), to: (&Self::Handle, u64), len: u64) -> Result<u64, VolumeError>;
 
     /// Makes a file durable as it is now.

@@ -150,7 +150,7 @@ impl Store {
 
     /// Whether the volume says that it has a feature of the second kind.
     pub(crate) fn has_feature(&self, feature: u64) -> bool {
-        self.superblock().features[1] & feature == feature
+        (self.format.features[1] | self.features.load(Ordering::Acquire)) & feature == feature
     }
 
     /// Has the volume say so, before anything is stored that needs it.

@@ -5,7 +5,7 @@
 //!   at 0, behind the log, and at the end of the device
 //! ```
 //!
-//! A superblock never changes after the format but for the size. A root slot is written by every checkpoint, A and B in
+//! A superblock never changes after the format but for the size and the features in use. A root slot is written by every checkpoint, A and B in
 //! turns; the newest whole one counts.
 //!
 //! Invariant: while a slot is written, the other one, which refers to the trees before, is whole in all three places.
@@ -35,6 +35,8 @@ const MOST_COUNTED: u64 = 1 << 60;
 /// The feature of the second kind of flags that lets a volume have snapshots: whoever does not know them would give away
 /// what they have.
 pub const SNAPSHOTS: u64 = 1;
+/// The one of the same kind that a volume has once files share blocks: whoever does not know it would write over them.
+pub const CLONES: u64 = 2;
 /// The feature of the second kind of flags that says that files have security descriptors or further streams of data:
 /// whoever does not know them would change permissions, or leave data behind.
 pub const DESCRIPTORS: u64 = 4;
@@ -59,7 +61,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | DESCRIPTORS) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS) != 0
     }
 
     /// Where the log begins.

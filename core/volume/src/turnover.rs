@@ -75,10 +75,13 @@ impl Store {
             let margin = self.needed(0, Need::More);
             let found = match from {
                 Holder::Nodes => held(&self.zones).clear_one(margin),
-                Holder::Data => held(&self.rooms).clear_one(),
+                Holder::Data => held(&self.rooms).leave_clear_one(),
             };
             let Some(zone) = found else { return Ok(false) };
-            self.disown_zones(&[zone]).await?;
+            // Others go on meanwhile, and are given nothing of it.
+            let disowned = self.disown_zones(&[zone]).await;
+            held(&self.rooms).end_leaving();
+            disowned?;
         }
         self.checkpoint().await?;
         Ok(true)

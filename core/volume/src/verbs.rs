@@ -1,7 +1,7 @@
-//! What can be wrong with a volume, in seven families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in eight families: each finding says what a repair has to look at again.
 //!
 //! ```text
-//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..    security   68..
+//!   names    1..   extents   20..   room   30..   nodes   40..   beside   50..   snapshots   60..   clones   63..   security   68..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -175,6 +175,18 @@ pub enum Verb {
     Reparse { file: u64 },
     /// Blocks that a snapshot has, and that are not noted to be kept for it.
     Unkept { snapshot: u64, place: u64, blocks: u64 },
+    /// An extent of blocks that are shared, and that no reference says the file has.
+    SharerUnknown { file: u64, end: u64, place: u64 },
+    /// A reference to blocks that are shared, and that neither its file nor a snapshot has.
+    SharerAlone {
+        place: u64,
+        #[serde(skip)]
+        key: Vec<u8>,
+    },
+    /// An extent of blocks that others have, too, and that the file takes for its own: it would write over them.
+    Unshared { file: u64, end: u64, place: u64 },
+    /// Blocks that are kept for snapshots, and that files share: nothing says so of them.
+    KeptApart { place: u64 },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -238,6 +250,10 @@ impl Verb {
             Self::Stream { file, slot } => plain(70, [*file, *slot, 0]),
             Self::Reparse { file } => plain(71, [*file, 0, 0]),
             Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
+            Self::SharerUnknown { file, end, place } => plain(63, [*file, *end, *place]),
+            Self::SharerAlone { place, key } => of(64, [*place, 0, 0], key, None),
+            Self::Unshared { file, end, place } => plain(65, [*file, *end, *place]),
+            Self::KeptApart { place } => plain(66, [*place, 0, 0]),
         }
     }
 
@@ -295,6 +311,10 @@ impl Verb {
             60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
             61 => Self::SnapshotData { snapshot: a, file: b, place: c },
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
+            63 => Self::SharerUnknown { file: a, end: b, place: c },
+            64 => Self::SharerAlone { place: a, key: bytes },
+            65 => Self::Unshared { file: a, end: b, place: c },
+            66 => Self::KeptApart { place: a },
             68 => Self::SecurityLost { file: a },
             69 => Self::SecurityTwin { number: a },
             70 => Self::Stream { file: a, slot: b },
@@ -311,7 +331,7 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
-            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
+            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61..=63 | 65 => Severity::Severe,
             1..=9 | 50 | 60 | 68 | 70 | 71 => Severity::Degraded,
             _ => Severity::Minor,
         }
@@ -463,6 +483,18 @@ impl fmt::Display for Verb {
             Self::Reparse { file } => write!(f, "the reparse point of file {file} is not whole, or not known to it"),
             Self::Unkept { snapshot, place, blocks } => {
                 write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
+            }
+            Self::SharerUnknown { file, place, .. } => {
+                write!(f, "block {place}, which is shared, is not known to be file {file}'s, too")
+            }
+            Self::SharerAlone { place, .. } => {
+                write!(f, "block {place}, which is shared, is known to be somebody's who does not have it")
+            }
+            Self::Unshared { file, place, .. } => {
+                write!(f, "block {place} is taken by file {file} for its own, and others have it, too")
+            }
+            Self::KeptApart { place } => {
+                write!(f, "block {place} is kept for snapshots, and not known to be shared, which it is")
             }
         }
     }

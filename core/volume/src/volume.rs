@@ -115,6 +115,8 @@ pub struct Volume {
     pub(crate) snapshotting: tokio::sync::Mutex<()>,
     /// Held while what snapshots have left is given back.
     pub(crate) reclaiming: tokio::sync::Mutex<()>,
+    /// Held by those who have files share blocks, and alone by who moves blocks that files share.
+    pub(crate) cloning: tokio::sync::RwLock<()>,
     /// Snapshots that are read.
     pub(crate) views: Mutex<Views>,
     /// Held while the size changes.
@@ -267,6 +269,7 @@ impl Volume {
             trimming: tokio::sync::Mutex::new(()),
             snapshotting: tokio::sync::Mutex::new(()),
             reclaiming: tokio::sync::Mutex::new(()),
+            cloning: tokio::sync::RwLock::new(()),
             views: Mutex::default(),
             resizing: tokio::sync::Mutex::new(()),
             is_shrinking: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   whole blocks that hold data, within the file,
-//!   which no snapshot has                           shared lock    in place, no change of metadata
+//!   which nobody else has                           shared lock    in place, no change of metadata
 //!   small, and not within a record                  alone          waits in memory (delayed.rs)
 //!   anything else                                   alone          room set aside ─▶ data written ─▶ extents changed
 //! ```
@@ -156,7 +156,7 @@ impl Volume {
             }
         }
         let pieces = self.pieces(file, offset / BLOCK_BYTES, end / BLOCK_BYTES).await?;
-        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_snapshots(piece)) {
+        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_others(piece)) {
             return Ok(false);
         }
         for piece in &pieces {
@@ -185,7 +185,7 @@ impl Volume {
     }
 
     /// Writes some of the data while the file is locked alone; answers how many bytes.
-    async fn write_step(
+    pub(crate) async fn write_step(
         &self,
         file: &File,
         offset: u64,
@@ -290,12 +290,17 @@ impl Volume {
         Ok(true)
     }
 
-    /// Whether a snapshot may have what lies under a piece of a file, so that it is not to be written over.
-    pub(crate) fn is_snapshots(&self, piece: &Piece) -> bool {
-        matches!(piece.ground, Ground::Written(extent) if self.store.snapshots.keep(&extent))
+    /// Whether a snapshot or another file may have an extent, so that it is not to be written over.
+    pub(crate) fn is_kept(&self, extent: &Extent) -> bool {
+        extent.is_shared || self.store.snapshots.keep(extent)
     }
 
-    /// Writes a block of a file that has data: where it lies, or where it is to lie from now on, if a snapshot has that.
+    /// Whether that is so of what lies under a piece of a file.
+    pub(crate) fn is_others(&self, piece: &Piece) -> bool {
+        matches!(piece.ground, Ground::Written(extent) if self.is_kept(&extent))
+    }
+
+    /// Writes a block of a file that has data: where it lies, or where it is to lie from now on, if others have that.
     /// The file is locked alone.
     pub(crate) async fn rewrite_block(
         &self,
@@ -385,7 +390,7 @@ impl Volume {
                 break;
             }
             match piece.ground {
-                Ground::Written(extent) if !self.store.snapshots.keep(&extent) => {
+                Ground::Written(extent) if !self.is_kept(&extent) => {
                     targets.push(Target::old(piece.block, extent, true));
                 }
                 Ground::Unwritten(extent) => {
@@ -396,7 +401,7 @@ impl Volume {
                 Ground::Hole | Ground::Lost | Ground::Written(_) => {
                     let mut at = piece.block;
                     let end = piece.block + piece.blocks;
-                    // What was lost, and what a snapshot has as well, counts already.
+                    // What was lost, and what others have as well, counts already.
                     let is_more = piece.ground == Ground::Hole;
                     while at < end && targets.len() < most {
                         let goal = targets.last().map(|target: &Target| target.extent.end());
@@ -416,7 +421,7 @@ impl Volume {
                             Err(_) => return Ok(targets),
                         };
                         let birth = held(&self.store.rooms).coming();
-                        let extent = Extent { place, blocks, birth, is_written: true };
+                        let extent = Extent { place, blocks, birth, is_written: true, is_shared: false };
                         let own = own.min(blocks);
                         promised -= u64::from(own);
                         targets.push(Target { is_new: true, promised: own, ..Target::old(at, extent, false) });

@@ -123,10 +123,9 @@ impl Volume {
             (state.size, state.delayed.recorded)
         };
         let target = |piece: &Piece| match piece.ground {
-            // Nothing comes to wait over what a snapshot has, and none is made while anything waits.
+            // Nothing comes to wait over what others have, and neither snapshots nor clones are made while anything waits.
             Ground::Written(extent)
-                if !self.is_snapshots(piece)
-                    && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
+                if !self.is_others(piece) && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
             {
                 Some(Target::old(piece.block, extent, true))
             }

@@ -53,7 +53,11 @@ impl Volume {
         };
         let change = self.store.change([], Need::More, |view| {
             let Some(extent) = self.extent_of(view, file, end)? else { return Ok(Repaired::AlreadyGone) };
-            let others = self.sharers(view, (file, end), &extent)?;
+            let mut others = self.sharers(view, (file, end), &extent)?;
+            if !extent.is_shared {
+                let Some(sharers) = self.sharers_of(view, &extent)? else { return Ok(Repaired::NeedsOffline) };
+                others.extend(sharers);
+            }
             let is_beyond = !self.store.is_data(extent.place, extent.blocks);
             let is_still = match verb {
                 Verb::Beyond { .. } => is_beyond,
@@ -147,7 +151,9 @@ impl Volume {
             if !self.store.snapshots.have(Span { birth: snapshot, death: snapshot }) {
                 return Ok(false);
             }
-            let (mut missing, mut done) = (wanted.clone(), 0);
+            let mut wanted = wanted.clone();
+            let mut done = self.keep_shared(view, snapshot, &mut wanted, KEPT_AT_ONCE)?;
+            let mut missing = wanted.clone();
             for (at, owner) in judge::owners_in(view, start, end)? {
                 let within = runs::within(&wanted, at, owner.blocks.into());
                 runs::cut(&mut missing, at, owner.blocks.into());
@@ -243,8 +249,7 @@ impl Volume {
         let done = self
             .store
             .look([OWNER_TREE], |view| {
-                let owners = judge::owners_in(view, start, start + of_zone)?;
-                let mut bits = judge::owned(&self.store, &owners, zone);
+                let mut bits = self.store.owned_blocks(view, zone)?;
                 let mut used = Bitmap::zone(of_zone as u32);
                 used.set(0, of_zone as u32, true);
                 free.iter().for_each(|(place, len)| used.set((place - start) as u32, *len as u32, false));

@@ -10,6 +10,7 @@ mod names;
 mod nodes;
 mod quotas;
 mod room;
+mod shared;
 mod snapshots;
 mod streams;
 mod wrecks;

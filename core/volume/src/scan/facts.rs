@@ -15,6 +15,7 @@ use crate::keys::{self, kind};
 use crate::names::Names;
 use crate::namespace::plain;
 use crate::record::{DirectoryEntry, Link, Record};
+use crate::references::{Reference, Whose};
 use crate::reparse;
 use crate::scan::sums::{Fact, Side, Sort, Sums};
 use crate::service::{DosAttributes, FileKind};
@@ -36,6 +37,8 @@ pub(crate) enum Item {
     Extent(u64, u64),
     /// An entry of the map of owners.
     Owner(u64),
+    /// A reference to blocks that are shared, by its key.
+    Reference(Vec<u8>),
     /// A note that a file is to be removed.
     Note(u64),
     /// An extended attribute.
@@ -72,6 +75,8 @@ pub(crate) enum Told {
     Security(u64, u32),
     /// The span in which blocks were a file's that only snapshots have.
     Kept(u64, Span),
+    /// Somebody who has blocks that are shared, and the key that says so.
+    Reference(Reference, Vec<u8>),
 }
 
 /// What the map of owners says of a place.
@@ -109,7 +114,10 @@ impl Owner {
 /// Whether a value is what its key says.
 pub(crate) fn is_readable(tree: u8, key: &[u8], value: &[u8]) -> bool {
     if tree == OWNER_TREE {
-        return key.len() == 8 && Owner::decode(value).is_ok();
+        return match Reference::is_key(key) {
+            true => value.is_empty() && Reference::decode(key).is_some(),
+            false => key.len() == 8 && Owner::decode(value).is_ok(),
+        };
     }
     if tree == DEFERRED_TREE {
         return key.len() == 8 && matches!(value, [1 | 2]);
@@ -185,6 +193,15 @@ impl<'a> Facts<'a> {
         }
         let number = keys::number(key, 0).unwrap_or_default();
         match tree {
+            OWNER_TREE if Reference::is_key(key) => {
+                let Some(reference) = Reference::decode(key) else { return };
+                if let Whose::File { file, stream, block } = reference.whose {
+                    let numbers = [file, stream.into(), block, reference.place, reference.blocks.into()];
+                    let fact = sums.fact(Sort::Reference, &numbers, &[]);
+                    told.push(Told::Fact(fact, Side::Other, Item::Reference(key.to_vec())));
+                }
+                told.push(Told::Reference(reference, key.to_vec()));
+            }
             OWNER_TREE => {
                 let Ok(owner) = Owner::decode(value) else { return };
                 told.push(Told::Owner(number, owner.blocks));
@@ -240,10 +257,14 @@ impl<'a> Facts<'a> {
                     return;
                 }
                 let start = end - u64::from(extent.blocks);
-                let written = extent.is_written.into();
-                let numbers = [file, stream.into(), start, extent.place, extent.blocks.into(), written];
+                let numbers =
+                    [file, stream.into(), start, extent.place, extent.blocks.into(), extent.is_written.into()];
                 let item = Item::Extent(file, end);
-                told.push(Told::Fact(sums.fact(Sort::Extent, &numbers, &[]), Side::File, item));
+                let fact = match extent.is_shared {
+                    true => sums.fact(Sort::Reference, &numbers[..5], &[]),
+                    false => sums.fact(Sort::Extent, &numbers, &[]),
+                };
+                told.push(Told::Fact(fact, Side::File, item));
                 told.push(Told::Extent(extent.place, extent.blocks, Item::Extent(file, end)));
             }
         }

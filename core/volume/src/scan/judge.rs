@@ -15,6 +15,7 @@ use crate::names::Names;
 use crate::namespace::plain;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::scan::facts::{self, Item, Owner};
+use crate::scan::shared;
 use crate::service::FileKind;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
@@ -155,7 +156,7 @@ fn is_owned(view: &View<'_>, place: u64, owner: &Owner) -> Result<Option<Extent>
     let end = owner.block + u64::from(owner.blocks);
     let value = view.get(keys::shard(owner.file), &keys::extent(owner.file, owner.stream, end))?;
     let extent = value.and_then(|value| Extent::decode(&value).ok());
-    Ok(extent.filter(|extent| (extent.place, extent.blocks) == (place, owner.blocks)))
+    Ok(extent.filter(|extent| !extent.is_shared && (extent.place, extent.blocks) == (place, owner.blocks)))
 }
 
 /// What is wrong with the extent of a file that ends before a block.
@@ -167,6 +168,9 @@ pub(crate) fn extent(store: &Store, view: &View<'_>, file: u64, end: u64) -> Res
         return Ok(Some(Verb::Beyond { file, end, place }));
     }
     let start = end.saturating_sub(extent.blocks.into());
+    if let Some(verb) = shared::extent(store, view, (file, end), &extent)? {
+        return Ok(verb);
+    }
     let owner = view.get(OWNER_TREE, &keys::owner(place))?.and_then(|value| Owner::decode(&value).ok());
     let Some(owner) = owner else { return Ok(Some(Verb::Unowned { file, end, place })) };
     let is_same = (owner.file, owner.stream, owner.block, owner.blocks) == (file, MAIN, start, extent.blocks);
@@ -183,6 +187,9 @@ fn owner(store: &Store, view: &View<'_>, place: u64) -> Result<Option<Verb>, Sto
     let Some(value) = view.get(OWNER_TREE, &keys::owner(place))? else { return Ok(None) };
     let Ok(owner) = Owner::decode(&value) else { return Ok(None) };
     if let Some(span) = owner.kept {
+        if shared::is_over(store, view, place, owner.blocks)? {
+            return Ok(Some(Verb::KeptApart { place }));
+        }
         // What a snapshot that was destroyed had is given back some time afterwards.
         let is_right = store.snapshots.have(span) || store.snapshots.is_to_be_reclaimed();
         return Ok((!is_right).then_some(Verb::OwnerAlone { place }));
@@ -195,7 +202,11 @@ fn owner(store: &Store, view: &View<'_>, place: u64) -> Result<Option<Verb>, Sto
         let is_there = there.is_some_and(|extent| extent.place == place);
         return Ok((!is_there).then_some(Verb::OwnerAlone { place }));
     };
-    // Of two that share blocks, the one that came later was written last, and keeps them.
+    if shared::is_over(store, view, place, owner.blocks)? {
+        let end = owner.block + u64::from(owner.blocks);
+        return Ok(Some(Verb::Unshared { file: owner.file, end, place }));
+    }
+    // Of two that have the same blocks, the one that came later was written last, and keeps them.
     for (other_place, other) in owners_in(view, place + 1, extent.end())? {
         if let Some(other_extent) = is_owned(view, other_place, &other)? {
             let loser = if other_extent.birth > extent.birth { (owner, place) } else { (other, other_place) };
@@ -225,6 +236,9 @@ pub(crate) fn past(
     if held(&store.rooms).taken(zone).map_err(Stop::Zone)?.is_some_and(is_free) {
         return unkept;
     }
+    if let Some((place, blocks)) = shared::unkept(store, view, snapshot, place..extent.end())?.first_key_value() {
+        return Ok(Some(Verb::Unkept { snapshot, place: *place, blocks: *blocks }));
+    }
     let owner = view.get(OWNER_TREE, &keys::owner(place))?.and_then(|value| Owner::decode(&value).ok());
     let Some(owner) = owner else { return Ok(None) };
     match owner.kept {
@@ -243,18 +257,6 @@ pub(crate) struct ZoneJudged {
     pub doubles: BTreeMap<u64, u64>,
 }
 
-/// The blocks of a zone that the map of owners has.
-pub(crate) fn owned(store: &Store, owners: &[(u64, Owner)], zone: u32) -> Bitmap {
-    let blocks = (store.superblock().zone_bytes / BLOCK_BYTES) as u32;
-    let start = store.address_in(zone, 0) / BLOCK_BYTES;
-    let mut bits = Bitmap::zone(blocks);
-    for (place, owner) in owners.iter().filter(|(place, _)| (start..start + u64::from(blocks)).contains(place)) {
-        let block = (place - start) as u32;
-        bits.set(block, owner.blocks.min(blocks - block), true);
-    }
-    bits
-}
-
 impl Store {
     /// Whether all of these blocks lie in one zone of data, behind its head.
     pub(crate) fn is_data(&self, place: u64, blocks: u32) -> bool {
@@ -267,8 +269,7 @@ impl Store {
     /// Holds the bitmap of a zone against the map of owners.
     pub(crate) fn judge_zone(&self, view: &View<'_>, zone: u32) -> Result<ZoneJudged, Stop> {
         let start = self.address_in(zone, 0) / BLOCK_BYTES;
-        let end = start + self.superblock().zone_bytes / BLOCK_BYTES;
-        let owned = owned(self, &owners_in(view, start, end)?, zone);
+        let owned = self.owned_blocks(view, zone)?;
         let rooms = held(&self.rooms);
         let Some(taken) = rooms.taken(zone).map_err(Stop::Zone)? else { return Ok(ZoneJudged::default()) };
         let runs = |runs: Vec<(u32, u32)>| {
@@ -292,6 +293,7 @@ impl Volume {
             }
             Item::Extent(file, end) => extent(&self.store, view, *file, *end)?,
             Item::Owner(place) => owner(&self.store, view, *place)?,
+            Item::Reference(key) => shared::reference(&self.store, view, key)?,
             Item::Note(file) => {
                 let note = view.get(DEFERRED_TREE, &file.to_be_bytes())?;
                 let record = record(view, *file)?;

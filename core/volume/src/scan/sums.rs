@@ -12,6 +12,7 @@ pub(crate) enum Sort {
     Name = 1,
     Note = 2,
     Extent = 3,
+    Reference = 4,
 }
 
 /// Which side says so.

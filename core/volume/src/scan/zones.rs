@@ -21,8 +21,8 @@ pub(crate) struct ZoneCheck<'a> {
     most: usize,
     /// Zones of data that were not held against owners yet.
     waiting: BTreeMap<u32, Stored>,
-    /// What owners have of the zone that is being read.
-    current: Option<(u32, Bitmap)>,
+    /// What references and owners have of the zone that is being read, and what of it references have.
+    current: Option<(u32, Bitmap, Bitmap)>,
     /// The owner before: its place, and the block behind it.
     before: (u64, u64),
     /// Runs that are taken, and not in the map of owners.
@@ -60,21 +60,49 @@ impl<'a> ZoneCheck<'a> {
     pub async fn owner(&mut self, place: u64, blocks: u32) -> Result<Option<u64>, VolumeError> {
         let (start, end) = self.before;
         self.before = (place, end.max(place.saturating_add(blocks.into())));
-        if let Some((zone, block)) = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at)) {
-            if self.current.as_ref().is_none_or(|(current, _)| *current != zone) {
-                self.finish(zone).await?;
-                self.current = Some((zone, self.empty()));
-            }
-            if let Some((_, bits)) = &mut self.current {
-                let of_zone = (self.store.superblock().zone_bytes / BLOCK_BYTES) as u32;
-                bits.set(block, blocks.min(of_zone - block), true);
-            }
+        if let Some((block, len)) = self.enter(place, blocks).await?
+            && let Some((_, bits, _)) = &mut self.current
+        {
+            bits.set(block, len, true);
         }
         Ok((place < end).then_some(start))
     }
 
+    /// A reference, which stands before the owners of its zone.
+    pub async fn reference(&mut self, place: u64, blocks: u32) -> Result<(), VolumeError> {
+        if let Some((block, len)) = self.enter(place, blocks).await?
+            && let Some((_, bits, shared)) = &mut self.current
+        {
+            bits.set(block, len, true);
+            shared.set(block, len, true);
+        }
+        Ok(())
+    }
+
+    /// Whether references are over blocks of the owner that was told last.
+    pub fn is_shared(&self, place: u64, blocks: u32) -> bool {
+        let at = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at));
+        let (Some((zone, block)), Some((current, _, shared))) = (at, &self.current) else { return false };
+        zone == *current && shared.count(block, blocks.min(self.of_zone() - block)) > 0
+    }
+
+    /// Goes on to the zone of some blocks; answers where they lie in it.
+    async fn enter(&mut self, place: u64, blocks: u32) -> Result<Option<(u32, u32)>, VolumeError> {
+        let at = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at));
+        let Some((zone, block)) = at else { return Ok(None) };
+        if self.current.as_ref().is_none_or(|(current, ..)| *current != zone) {
+            self.finish(zone).await?;
+            self.current = Some((zone, self.empty(), self.empty()));
+        }
+        Ok(Some((block, blocks.min(self.of_zone() - block))))
+    }
+
+    fn of_zone(&self) -> u32 {
+        (self.store.superblock().zone_bytes / BLOCK_BYTES) as u32
+    }
+
     fn empty(&self) -> Bitmap {
-        Bitmap::zone((self.store.superblock().zone_bytes / BLOCK_BYTES) as u32)
+        Bitmap::zone(self.of_zone())
     }
 
     /// No owner comes any more.
@@ -87,7 +115,7 @@ impl<'a> ZoneCheck<'a> {
         let later = self.waiting.split_off(&until);
         for (zone, stored) in std::mem::replace(&mut self.waiting, later) {
             let owned = match &self.current {
-                Some((current, bits)) if *current == zone => bits.clone(),
+                Some((current, bits, _)) if *current == zone => bits.clone(),
                 _ => self.empty(),
             };
             self.compare(zone, stored, &owned).await?;

@@ -3,6 +3,7 @@
 
 mod beside;
 mod callers;
+mod clones;
 mod damage;
 mod descriptors;
 mod files;

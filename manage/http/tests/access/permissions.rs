@@ -33,8 +33,17 @@ const PLANS: [&str; 7] = [
 ];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 /// What reads and is for administrators; or, where it works through names of files, for operators.
-const NOT_FOR_VIEWERS: [&str; 6] =
-    ["account_list", "account_show", "audit_list", "settings_show", "backup", "volume_usage"];
+const NOT_FOR_VIEWERS: [&str; 9] = [
+    "account_list",
+    "account_show",
+    "audit_list",
+    "settings_show",
+    "backup",
+    "volume_usage",
+    "volume_acl_show",
+    "volume_acl_access",
+    "snapshot_diff",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_anything_without_a_login() {

@@ -45,6 +45,19 @@ async fn change_entries(world: &World, random: &SimRandom) {
     }
 }
 
+/// Has files share blocks, and a snapshot have some of them.
+async fn share(world: &World) {
+    let (caller, block) = (Caller::default(), BLOCK as u64);
+    world.volume.create_snapshot("past").await.expect("made");
+    let data = world.volume.open(&caller, world.data, OPEN).await.expect("opened");
+    let other = world.volume.open(&caller, world.other, OPEN).await.expect("opened");
+    world.volume.clone_range((&data, 0), (&other, 2 * block), 5 * block).await.expect("cloned");
+    world.volume.clone_range((&data, block), (&other, 9 * block), 3 * block).await.expect("cloned");
+    world.volume.close(data).await.expect("closed");
+    world.volume.close(other).await.expect("closed");
+    world.write(world.data, &pattern(5)[..3 * BLOCK]).await;
+}
+
 #[test]
 fn entries_changed_at_random_are_survived_and_repaired() {
     holdfast_harness::over_seeds(60, |seed| {
@@ -53,6 +66,9 @@ fn entries_changed_at_random_are_survived_and_repaired() {
         let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
         let ran = sim.run(async move {
             let world = World::new(disk).await;
+            if random.chance(1, 2) {
+                share(&world).await;
+            }
             change_entries(&world, &random).await;
             world.volume.spotfix().await.expect("it goes through");
             let done = world.volume.spotfix_offline().await.expect("it goes through");
