@@ -465,7 +465,7 @@ pub trait FileService: Send + Sync + 'static {
     async fn allocate(&self, handle: &Self::Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError>;
 
     /// The next byte of data or hole from `offset` on. Beyond the last one, and the end:
-    /// [`ErrorKind::NoData`](crate::ErrorKind::NoData).
+    /// [`ErrorKind::NoData`].
     async fn seek(&self, handle: &Self::Handle, offset: u64, what: Seek) -> Result<u64, VolumeError>;
 
     /// Has a range of a file hold what a range of another one holds, or of another part of it, without a copy of the data
@@ -475,8 +475,8 @@ pub trait FileService: Send + Sync + 'static {
     /// beginning of the range on, or none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for ranges that are none of these, overlap within a file or reach
-    /// behind the end of `from`; [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported) where the service cannot do
+    /// [`ErrorKind::Invalid`] for ranges that are none of these, overlap within a file or reach
+    /// behind the end of `from`; [`ErrorKind::NotSupported`] where the service cannot do
     /// it.
     async fn clone_range(
         &self,
@@ -508,7 +508,7 @@ pub trait FileService: Send + Sync + 'static {
         mode: SetMode,
     ) -> Result<(), VolumeError>;
 
-    /// Removes an extended attribute; [`ErrorKind::NoData`](crate::ErrorKind::NoData) if it is not there.
+    /// Removes an extended attribute; [`ErrorKind::NoData`] if it is not there.
     async fn remove_extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError>;
 
     /// The names of all extended attributes.

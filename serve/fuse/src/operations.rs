@@ -75,7 +75,7 @@ impl<S: FileService> Channel<S> {
             Operation::Symlink { name, target } => Box::pin(self.symlink(header, name, target)).await,
             Operation::MkNod { name, mode, device } => Box::pin(self.make_node(header, name, mode, device)).await,
             Operation::MkDir { name, mode } => Box::pin(self.make_directory(header, name, mode)).await,
-            Operation::Unlink { name } => self.remove_file(header, name).await,
+            Operation::Unlink { name } => Box::pin(self.remove_file(header, name)).await,
             Operation::RmDir { name } => Box::pin(self.remove_directory(header, name)).await,
             Operation::Rename { name, new_node, new_name, flags } => {
                 Box::pin(self.rename(header, name, (new_node, new_name), flags)).await

@@ -207,6 +207,16 @@ fn what_lies_behind_the_end_of_a_file_shows_in_no_clone() {
         world.write(&one, 2 * BLOCK + 5, b"end of it").await.expect("written");
         assert!(world.read(&other).await == expected);
         assert_eq!(&world.read(&one).await[2 * BLOCK as usize + 5..], b"end of it");
+        // A target that ended within a block before the range.
+        let third = world.file("third", &pattern(2, 3 * BLOCK)).await;
+        world.volume.sync().await.expect("it lasts");
+        let cut = SetAttributes { size_bytes: Some(BLOCK + 10), ..SetAttributes::default() };
+        world.volume.set(&world.caller, third.id(), &cut).await.expect("cut");
+        world.clone((&one, 0), (&third, 4 * BLOCK), BLOCK).await.expect("cloned");
+        let mut expected = pattern(2, BLOCK + 10);
+        expected.resize(4 * BLOCK as usize, 0);
+        expected.extend_from_slice(&pattern(1, BLOCK));
+        assert!(world.read(&third).await == expected);
         world.is_sound().await;
     });
 }
@@ -423,7 +433,7 @@ fn a_file_of_a_snapshot_is_restored_without_a_copy() {
         let third = world.file("third", b"").await;
         restore(&third, 0, 0, len).await.expect("restored");
         world.volume.destroy_snapshot("past").await.expect("destroyed");
-        world.volume.reclaim(&Goes).await.expect("given back");
+        assert_eq!(world.volume.reclaim(&Goes).await, Ok(0), "the file has all of it");
         assert!(world.read(&third).await == pattern(1, len));
         assert_eq!(world.taken().await, before + 1);
         world.is_sound().await;

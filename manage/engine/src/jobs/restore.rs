@@ -183,7 +183,7 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
             }
         })
     };
-    let done = Revert::new(&view, &volume, &steps, &tell).run(path, to.as_deref()).await;
+    let done = Revert::new((snapshot, &view), &volume, &steps, &tell).run(path, to.as_deref()).await;
     let object = target.object().to_string();
     let done = match done {
         Ok(done) => done,
