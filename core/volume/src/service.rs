@@ -135,7 +135,7 @@ pub struct Caller {
     /// The user's first group.
     pub gid: u32,
     /// Further groups.
-    pub groups: SmallVec<[u32; 8]>,
+    pub groups: SmallVec<[u32; 4]>,
     /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership
     /// rules that need the volume's own knowledge are checked all the same, and so is the descriptor of a file that has
     /// one of its own: who checks by the mode alone knows too little. With a token, that was checked, too.
