@@ -150,7 +150,9 @@ impl Volume {
         });
         let mut made = made.map_err(too_large)?;
         let change = view.known_descriptors().mode_change();
-        let gives_mode = caller.token.is_none() && given.is_none() && made.dacl != default;
+        // What is handed on and amounts to that mode already stays as it is.
+        let is_other = made.dacl != default && mode_of(&made) != record.mode & SHOWN;
+        let gives_mode = caller.token.is_none() && given.is_none() && is_other;
         if gives_mode && change != ModeChange::Refuse {
             made = change_mode(&made, record.mode, node, change).map_err(mode_refused)?;
         }

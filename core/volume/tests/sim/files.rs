@@ -642,12 +642,12 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
 #[test]
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
     // Some with hardly any memory for data that waits, and some without.
-    holdfast_harness::over_seeds(1200, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], false));
+    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], false));
 }
 
 #[test]
 fn files_that_share_blocks_stay_apart() {
-    holdfast_harness::over_seeds(1200, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], true));
+    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], true));
 }
 
 #[test]
@@ -661,4 +661,6 @@ fn seeds_that_found_something_stay_good() {
     run(30_788, 64 << 20, false);
     run(40_549, 40 << 10, false);
     run(50_241, 40 << 10, false);
+    // A directory that inherits just what its mode says.
+    run(651_344, 64 << 20, false);
 }
