@@ -627,13 +627,13 @@ pub trait FileService: Send + Sync + 'static {
     }
 
     /// What a file stands for; a symbolic link is shown as one of Windows. Where it is itself:
-    /// [`ErrorKind::NoReparse`](crate::ErrorKind::NoReparse).
+    /// [`ErrorKind::NoReparse`].
     async fn reparse(&self, _caller: &Caller, _id: FileId) -> Result<ReparsePoint, VolumeError> {
         not_here("reparse points")
     }
 
     /// Has a file, or an empty directory, stand for something, of which the data alone may change:
-    /// [`ErrorKind::OtherReparse`](crate::ErrorKind::OtherReparse) otherwise.
+    /// [`ErrorKind::OtherReparse`] otherwise.
     async fn set_reparse(&self, _caller: &Caller, _id: FileId, _point: &ReparsePoint) -> Result<(), VolumeError> {
         not_here("reparse points")
     }
