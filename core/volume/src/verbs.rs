@@ -518,7 +518,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 37);
+        assert_eq!(count, 41);
     }
 
     #[test]

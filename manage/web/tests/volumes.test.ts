@@ -302,7 +302,7 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
   await shown.getByText('Owner, group and mode are all there is. Mode 0644.').waitFor();
   const access = shown.getByRole('region', { name: 'Effective access' });
   await shown.getByLabel('What may this user do?').fill('4001');
-  await access.getByText('Change permissions').waitFor();
+  await access.getByText('Change permissions', { exact: true }).waitFor();
   await access
     .getByRole('list', { name: 'Reasons' })
     .getByText(/granted: entry/)
