@@ -354,7 +354,8 @@ test('it is unmounted by the console', { skip }, async () => {
   assert.equal(await destroy.isDisabled(), true, 'a mounted volume is offered to be destroyed');
   await page.getByRole('button', { name: 'Unmount…' }).click();
   await dialog('Unmount tank/files').getByRole('button', { name: 'Unmount', exact: true }).click();
-  await page.getByText('Not mounted').waitFor();
+  // The dialog has words of it, too.
+  await page.getByText('Not mounted', { exact: true }).waitFor();
   assert.ok(!isMounted());
 });
 
