@@ -68,7 +68,7 @@ pub use settings::{
 pub use snapshot::{
     CreateSnapshot, RestoreSnapshot, SetSnapshotRule, SnapshotChange, SnapshotCreated, SnapshotDestroyed,
     SnapshotDifference, SnapshotDifferences, SnapshotFileKind, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged,
-    VolumeSnapshot,
+    VolumeSnapshot, interval,
 };
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal,

@@ -112,6 +112,13 @@ pub struct SnapshotDifferences {
     pub next: Option<String>,
 }
 
+/// So many seconds in the largest unit that they are whole in: `1h`, `90m`, `7d`.
+pub fn interval(seconds: u64) -> String {
+    let units = [(24 * 3600, "d"), (3600, "h"), (60, "m")];
+    let (each, unit) = units.into_iter().find(|(each, _)| seconds.is_multiple_of(*each)).unwrap_or((1, "s"));
+    format!("{}{unit}", seconds / each)
+}
+
 fn yes() -> bool {
     true
 }

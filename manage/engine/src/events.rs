@@ -142,7 +142,12 @@ impl holdfast_pool::EventSink for EventLog {
 
 /// The time, as events and answers carry it.
 pub fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    moment(jiff::Timestamp::now())
+}
+
+/// A moment, as they carry it.
+pub fn moment(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
 }
 
 /// A time as answers carry it.

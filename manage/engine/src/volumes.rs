@@ -56,7 +56,7 @@ pub(crate) use crate::volumes::revert::{Notice, Revert, Unreverted};
 pub use crate::volumes::snapshots::DifferencesAsked;
 use crate::volumes::snapshots::ScheduleWatch;
 pub(crate) use crate::volumes::snapshots::{from_snapshot, keep_schedules, no_file, stamp};
-pub(crate) use crate::volumes::usage::find;
+pub(crate) use crate::volumes::usage::{find, find_any};
 pub(crate) use crate::volumes::view::own_health;
 use crate::volumes::view::view;
 

@@ -1,16 +1,11 @@
 //! Snapshots.
 
-use holdfast_api::{SnapshotChange, SnapshotDifference, SnapshotDifferences, SnapshotSchedule, VolumeSnapshot, word};
+use holdfast_api::{
+    SnapshotChange, SnapshotDifference, SnapshotDifferences, SnapshotSchedule, VolumeSnapshot, interval, word,
+};
 use holdfast_model::counted;
 
 use super::{Shown, harmless, size, table};
-
-/// Seconds as people say them.
-fn interval(seconds: u64) -> String {
-    let units = [(24 * 3600, "d"), (3600, "h"), (60, "m")];
-    let (each, unit) = units.into_iter().find(|(each, _)| seconds.is_multiple_of(*each)).unwrap_or((1, "s"));
-    format!("{}{unit}", seconds / each)
-}
 
 impl Shown for Vec<VolumeSnapshot> {
     fn text(&self) -> String {

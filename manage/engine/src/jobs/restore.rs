@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, JobChanged, JobKind, RestoreSnapshot};
 use holdfast_model::{ByteSize, counted};
-use holdfast_volume::service::{Attributes, FileKind};
-use holdfast_volume::{ErrorKind, Volume};
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::FileKind;
 use jiff::Timestamp;
 
 use super::control::Control;
@@ -18,7 +18,7 @@ use super::steered::Steered;
 use super::volumes::volume_of;
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict};
-use crate::volumes::{Notice, Revert, Unreverted, find, from_snapshot, from_volume, no_file, stamp};
+use crate::volumes::{Notice, Revert, Unreverted, find_any, from_snapshot, from_volume, no_file, stamp};
 
 /// What names begin with of snapshots that are made before files are restored.
 const BEFORE: &str = "before-restore-";
@@ -96,11 +96,11 @@ impl Engine {
         let (asked, from, towards) = (snapshot.clone(), below.clone(), to.clone());
         let found = self.on_reactor(move || async move {
             let view = volume.open_snapshot(&asked)?;
-            let file = found_at(&view, &from).await?;
+            let file = find_any(&*view, &from).await?;
             let Some(to) = towards else { return Ok((file.is_some(), None)) };
             let parent = to.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent).to_owned();
-            let directory = found_at(&volume, &parent).await?;
-            let there = found_at(&volume, &to).await?;
+            let directory = find_any(&*volume, &parent).await?;
+            let there = find_any(&*volume, &to).await?;
             let is_directory = directory.is_some_and(|facts| facts.kind == FileKind::Directory);
             Ok((file.is_some(), Some((is_directory, there.is_some()))))
         });
@@ -117,14 +117,6 @@ impl Engine {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// The file at a path, if there is one.
-async fn found_at(volume: &Volume, path: &str) -> Result<Option<Attributes>, holdfast_volume::VolumeError> {
-    match find(volume, path).await {
-        Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NameTooLong) => Ok(None),
-        found => found,
     }
 }
 

@@ -14,15 +14,11 @@ use jiff::Timestamp;
 use super::spec::{JobSpec, Target};
 use super::table::Scrubbed;
 use crate::engine::Engine;
+use crate::events::moment;
 
 /// How long ago that was; no time where the clock was set back.
 fn since(at: Timestamp) -> Duration {
     Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default()
-}
-
-/// A moment as answers carry it.
-fn shown(at: Timestamp) -> String {
-    format!("{at:.3}")
 }
 
 impl Engine {
@@ -33,10 +29,10 @@ impl Engine {
         let job = inner.table.jobs.iter().find(|record| record.spec.is(JobKind::Scrub, space)).map(|record| record.id);
         let Some(known) = inner.table.scrubbed.get(&space) else { return SpaceScrub { job, ..SpaceScrub::default() } };
         SpaceScrub {
-            last_at: known.last.as_ref().map(|_| shown(known.at)),
+            last_at: known.last.as_ref().map(|_| moment(known.at)),
             last_state: known.last.as_ref().map(|last| last.state),
             last_result: known.last.as_ref().and_then(|last| last.result.clone()),
-            next_at: every.filter(|_| job.is_none()).and_then(|every| known.at.checked_add(every).ok()).map(shown),
+            next_at: every.filter(|_| job.is_none()).and_then(|every| known.at.checked_add(every).ok()).map(moment),
             job,
         }
     }

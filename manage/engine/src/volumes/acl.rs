@@ -10,10 +10,10 @@ use holdfast_identity::{
     AccessMask, AclState, Control, Node, SecurityDescriptor, Sid, describe, sddl, trivial_mode, well_known,
 };
 use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, Flush, SecurityParts};
-use holdfast_volume::{ErrorKind, Volume, VolumeError};
+use holdfast_volume::{Volume, VolumeError};
 
 use super::quotas::names;
-use super::usage::{find, no_path};
+use super::usage::{find_any, no_path};
 use super::{KnownVolume, from_volume};
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
@@ -123,15 +123,12 @@ impl Engine {
             return Err(ApiError::invalid(object, message, next).at("path"));
         }
         let (looking, asked) = (volume.clone(), below.to_owned());
-        let found = self.on_reactor(move || async move { find(&*looking, &asked).await }).await?;
+        let found = self.on_reactor(move || async move { find_any(&*looking, &asked).await }).await?;
         match found {
             Ok(Some(facts)) => {
                 Ok(Asked { object: format!("path {below} of volume {path}"), open, known, volume, facts })
             }
             Ok(None) => Err(no_path(path, below)),
-            Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NameTooLong) => {
-                Err(no_path(path, below))
-            }
             Err(error) => Err(from_volume(object, &error)),
         }
     }

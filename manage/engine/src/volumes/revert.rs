@@ -22,6 +22,7 @@ use holdfast_volume::service::{
 use holdfast_volume::{ErrorKind, Handle, Steps, Volume, VolumeError};
 
 use super::acl::administrator;
+use super::usage::find_any;
 
 /// Names that are read at once.
 const AT_ONCE: usize = 64;
@@ -99,6 +100,16 @@ pub(crate) struct Revert<'a> {
     notices: Vec<Notice>,
     path: Vec<Vec<u8>>,
     done: Reverted,
+}
+
+/// How a file is one of the snapshot.
+enum Likeness {
+    /// By its id.
+    Itself,
+    /// It holds the same, as an earlier restore left it.
+    Bytes,
+    /// By another name of it, which was restored.
+    Restored,
 }
 
 /// Why a step was not done.
@@ -201,23 +212,14 @@ impl<'a> Revert<'a> {
     }
 
     async fn put_elsewhere(&mut self, path: &str, to: &str) -> Result<(), Unreverted> {
-        let mut file = self.was.stat(self.was.root()).await.map_err(|error| self.failed(error))?;
-        for name in names(path) {
-            if file.kind != FileKind::Directory {
-                return Err(Unreverted::NoFile);
-            }
-            file = self.past(file.id, name).await?;
-        }
+        let file = find_any(self.was, path).await.map_err(|error| self.failed(error))?.ok_or(Unreverted::NoFile)?;
         let names = names(to);
         let Some((last, above)) = names.split_last() else { return Err(Unreverted::InTheWay("/".into())) };
-        let mut is = self.is.root();
-        for name in above {
-            self.path.push(name.to_vec());
-            let found = self.is.lookup(&administrator(), is, name).await.map_err(|error| self.failed(error))?;
-            let found = found.filter(|found| found.kind == FileKind::Directory);
-            let none = || VolumeError::new(ErrorKind::NotFound, "there is no such directory");
-            is = found.ok_or_else(|| self.failed(none()))?.id;
-        }
+        self.path.extend(above.iter().map(|name| name.to_vec()));
+        let found = find_any(self.is, &self.place()).await.map_err(|error| self.failed(error))?;
+        let none = || VolumeError::new(ErrorKind::NotFound, "there is no such directory");
+        let directory = found.filter(|found| found.kind == FileKind::Directory);
+        let is = directory.ok_or_else(|| self.failed(none()))?.id;
         let found = self.is.lookup(&administrator(), is, last).await.map_err(|error| self.failed(error))?;
         if found.is_some() {
             return Err(Unreverted::InTheWay(to.to_owned()));
@@ -278,7 +280,7 @@ impl<'a> Revert<'a> {
             let entries = self.was.list(&administrator(), was, level.cursor, AT_ONCE, true).await?;
             if entries.is_empty() {
                 let facts = self.was.stat(was).await?;
-                self.restored_directory(is, &facts).await?;
+                self.restored(is, &facts).await?;
                 levels.pop();
                 if self.path.len() > above {
                     self.path.pop();
@@ -394,20 +396,27 @@ impl<'a> Revert<'a> {
         if let Some(found) = &found {
             if is_directory(found.kind) {
                 self.remove(dir, name, true).await?;
-            } else if self.is_the_same(found, was).await? {
-                self.same(found, was).await?;
+            } else if let Some(likeness) = self.likeness(found, was).await? {
+                match likeness {
+                    Likeness::Itself => self.same(found, was).await?,
+                    Likeness::Bytes => self.restored(found.id, was).await?,
+                    Likeness::Restored => {}
+                }
                 self.note(was, found.id);
                 return Ok(None);
             }
         }
+        let is_restored = self.linked.contains_key(&was.id.number);
         if let Some(own) = self.own(was).await? {
             match self.name(own, dir, name).await {
                 // Its quota is that of another directory tree: it cannot be the same file.
                 Err(Halt::Volume(error)) if error.kind == ErrorKind::OtherTree => {}
                 named => {
                     named?;
-                    let facts = self.is.stat(own).await?;
-                    self.same(&facts, was).await?;
+                    if !is_restored {
+                        let facts = self.is.stat(own).await?;
+                        self.same(&facts, was).await?;
+                    }
                     self.note(was, own);
                     return Ok(None);
                 }
@@ -427,33 +436,36 @@ impl<'a> Revert<'a> {
         }
     }
 
-    /// Whether what has the name is this file of the snapshot: by its id, or as a restore made it before.
-    async fn is_the_same(&self, found: &Attributes, was: &Attributes) -> Step<bool> {
+    /// How what has the name is this file of the snapshot, if it is.
+    async fn likeness(&self, found: &Attributes, was: &Attributes) -> Step<Option<Likeness>> {
         if let Some(known) = self.linked.get(&was.id.number) {
-            return Ok(*known == found.id);
+            return Ok((*known == found.id).then_some(Likeness::Restored));
         }
         if found.id == was.id {
-            return Ok(true);
+            return Ok(Some(Likeness::Itself));
         }
         let is_alike = found.kind == was.kind && found.size_bytes == was.size_bytes;
         let is_single = was.links == 1 && found.links == 1;
         if !is_alike || !(is_single || was.links > 1) || self.taken.contains(&found.id) {
-            return Ok(false);
+            return Ok(None);
         }
         // It may be another file of the snapshot that got this name.
         match self.was.stat(found.id).await {
             Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => {}
-            other => return Ok(other.map(|_| false)?),
+            other => return Ok(other.map(|_| None)?),
         }
-        match was.kind {
-            FileKind::Regular => self.has_the_bytes(found.id, was).await,
-            FileKind::Symlink => Ok(self.was.read_link(was.id).await? == self.is.read_link(found.id).await?),
-            _ => Ok(true),
-        }
+        let is_equal = match was.kind {
+            FileKind::Regular => self.has_the_bytes(found.id, was).await?,
+            FileKind::Symlink => self.was.read_link(was.id).await? == self.is.read_link(found.id).await?,
+            _ => true,
+        };
+        Ok(is_equal.then_some(Likeness::Bytes))
     }
 
     /// Whether a file holds what another one held.
     async fn has_the_bytes(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        // What programs wrote to mapped memory counts.
+        (self.tell)(vec![Notice::File(is)]).await;
         let mode = OpenMode { read: true, write: false, truncate: false };
         let from = self.was.open(&administrator(), was.id, mode).await?;
         let to = self.is.open(&administrator(), is, mode).await;
@@ -540,8 +552,6 @@ impl<'a> Revert<'a> {
             };
             self.is.close(handle).await?;
             named?;
-            // The name counts as a change of its own.
-            self.set_attributes(made.id, was).await?;
             return Ok(made.id);
         }
         let target = if was.kind == FileKind::Symlink { self.was.read_link(was.id).await? } else { Vec::new() };
@@ -589,7 +599,8 @@ impl<'a> Revert<'a> {
         Ok(())
     }
 
-    async fn restored_directory(&mut self, is: FileId, was: &Attributes) -> Step<()> {
+    /// Has what holds what it held be as it was beside that.
+    async fn restored(&mut self, is: FileId, was: &Attributes) -> Step<()> {
         if self.set_attributes(is, was).await? {
             self.done.restored += 1;
             self.notices.push(Notice::File(is));
@@ -610,10 +621,9 @@ impl<'a> Revert<'a> {
         let id = to.id();
         let had = self.is.stat(id).await?.size_bytes;
         let mut differs = had != size;
+        let set = SetAttributes { size_bytes: Some(size), ..SetAttributes::default() };
         if had > size {
-            self.is
-                .set(&administrator(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() })
-                .await?;
+            self.is.set(&administrator(), id, &set).await?;
         }
         let mut at = 0;
         while at < size {
@@ -645,9 +655,7 @@ impl<'a> Revert<'a> {
             at += len as u64;
         }
         if self.is.stat(id).await?.size_bytes != size {
-            self.is
-                .set(&administrator(), id, &SetAttributes { size_bytes: Some(size), ..SetAttributes::default() })
-                .await?;
+            self.is.set(&administrator(), id, &set).await?;
         }
         Ok(differs)
     }

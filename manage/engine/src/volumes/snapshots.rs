@@ -21,6 +21,7 @@ use super::from_volume;
 use super::known::KnownVolume;
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, not_confirmed, not_found};
+use crate::events::moment;
 use crate::jobs::{JobSpec, Target};
 pub(crate) use schedule::{Rule, keep_schedules};
 pub(super) use schedule::{ScheduleWatch, conditions};
@@ -36,7 +37,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// A moment as answers carry it.
 pub(crate) fn shown_time(time: Time) -> String {
-    Timestamp::new(time.seconds, time.nanos as i32).map_or_else(|_| "?".into(), |at| format!("{at:.3}"))
+    Timestamp::new(time.seconds, time.nanos as i32).map_or_else(|_| "?".into(), moment)
 }
 
 /// The present as a part of names.

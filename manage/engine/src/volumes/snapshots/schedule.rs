@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_api::{
-    ApiError, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged,
+    ApiError, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged, interval,
 };
 use holdfast_volume::{Snapshot, Volume};
 use jiff::Timestamp;
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use super::{shown_time, stamp};
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
+use crate::events::moment;
 
 /// What names of snapshots that rules make begin with.
 pub(super) const PREFIX: &str = "auto-";
@@ -53,15 +54,8 @@ pub(in crate::volumes) struct ScheduleWatch {
     left: BTreeMap<u64, ApiError>,
 }
 
-/// A time in the largest unit that it is whole in: `1h`, `90m`, `7d`.
-fn in_short(seconds: u64) -> String {
-    let units = [(24 * 3600, "d"), (3600, "h"), (60, "m")];
-    let (each, unit) = units.into_iter().find(|(each, _)| seconds.is_multiple_of(*each)).unwrap_or((1, "s"));
-    format!("{}{unit}", seconds / each)
-}
-
 fn prefix(every_seconds: u64) -> String {
-    format!("{PREFIX}{}-", in_short(every_seconds))
+    format!("{PREFIX}{}-", interval(every_seconds))
 }
 
 /// The interval of the rule that made a snapshot of this name, if one did.
@@ -103,7 +97,7 @@ fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRul
         keep: rule.keep,
         snapshots: own.len() as u32,
         last_at: own.last().map(|last| shown_time(last.created)),
-        next_at: format!("{next:.3}"),
+        next_at: moment(next),
     }
 }
 
@@ -115,11 +109,11 @@ fn shown(rules: &[Rule], volume: &Volume) -> SnapshotSchedule {
 /// What hinders the rules of a volume, `POOL/VOLUME`.
 pub(in crate::volumes) fn conditions(name: &str, watch: &ScheduleWatch) -> Vec<Condition> {
     let unmade = watch.unmade.iter().map(|(every, error)| {
-        let cause = format!("has no snapshot of the last {}: {}", in_short(*every), error.message);
+        let cause = format!("has no snapshot of the last {}: {}", interval(*every), error.message);
         Condition::new(cause, error.next_action.clone())
     });
     let left = watch.left.iter().map(|(every, error)| {
-        let cause = format!("keeps more snapshots of each {} than it is to: {}", in_short(*every), error.message);
+        let cause = format!("keeps more snapshots of each {} than it is to: {}", interval(*every), error.message);
         let next = format!("'holdfast snapshot list {name}' lists them; {}", error.next_action);
         Condition::new(cause, next)
     });
@@ -173,7 +167,7 @@ impl Engine {
             let (_, known) = engine.open_volume_at(&path)?;
             check(&format!("volume {path}"), &known.snapshot_rules, set)?;
             let SetSnapshotRule { every_seconds, keep } = set;
-            let words = format!("snapshots are made every {}, and {keep} of them kept", in_short(every_seconds));
+            let words = format!("snapshots are made every {}, and {keep} of them kept", interval(every_seconds));
             let change = |rules: &mut Vec<Rule>| {
                 rules.retain(|rule| rule.every_seconds != every_seconds);
                 rules.push(Rule { every_seconds, keep });
@@ -194,7 +188,7 @@ impl Engine {
         every_seconds: Option<u64>,
     ) -> ApiResult<SnapshotScheduleChanged> {
         self.change(move |engine| async move {
-            let which = every_seconds.map_or_else(String::new, |every| format!(" every {}", in_short(every)));
+            let which = every_seconds.map_or_else(String::new, |every| format!(" every {}", interval(every)));
             let change = |rules: &mut Vec<Rule>| {
                 rules.retain(|rule| every_seconds.is_some_and(|every| rule.every_seconds != every))
             };
@@ -240,11 +234,12 @@ impl Engine {
             let path = format!("{}/{name}", open.name());
             for rule in rules {
                 let now = Timestamp::now();
-                if is_due(rule, &volume.snapshots(), now) {
+                let mut snapshots = volume.snapshots();
+                if is_due(rule, &snapshots, now) {
                     let made = self.make_by_rule(&path, rule, now).await;
                     self.note_rule(open, &name, made.err(), |watch| &mut watch.unmade, rule);
+                    snapshots = volume.snapshots();
                 }
-                let snapshots = volume.snapshots();
                 let own = of_rule(rule, &snapshots);
                 let beyond = own.len().saturating_sub(rule.keep as usize);
                 let mut failed = None;
@@ -288,7 +283,7 @@ impl Engine {
         if let Some(error) = failed.filter(|_| is_new) {
             let cause = format!(
                 "its snapshots of each {} are not kept as they are to be: {}",
-                in_short(rule.every_seconds),
+                interval(rule.every_seconds),
                 error.message
             );
             self.events.emit(Severity::Warning, &open.volume_object(&known), &cause, &error.next_action);
@@ -323,7 +318,7 @@ mod tests {
     #[test]
     fn a_rule_knows_its_snapshots_by_their_names() {
         for (seconds, short) in [(60, "1m"), (5400, "90m"), (3600, "1h"), (86_400, "1d"), (604_800, "7d")] {
-            assert_eq!(in_short(seconds), short);
+            assert_eq!(interval(seconds), short);
             assert_eq!(rule_of(&format!("{}{}", prefix(seconds), "20261126T060000Z")), Some(seconds));
         }
         for other in ["auto-", "auto-1h", "auto-h-1", "auto-1y-2", "hourly", "auto--", "auto-99999999999999999999d-1"] {
