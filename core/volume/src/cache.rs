@@ -63,11 +63,14 @@ impl NodeCache {
         Some(kept.page.clone())
     }
 
-    /// Keeps a node, in place of an earlier one of its address.
+    /// Keeps a node, in place of another one of its address. One that comes late does not push out a later one that
+    /// somebody holds; one that nobody holds has to go, as its generation may be one that somebody made up.
     pub fn keep(&self, stored: NodeRef, page: Arc<Page>) {
         let mut inner = self.lock();
         inner.lost.remove(&stored);
-        if inner.by_address.get(&stored.address).is_some_and(|kept| kept.stored.generation > stored.generation) {
+        let is_held = |kept: &Kept| Arc::strong_count(&kept.page) > 1;
+        let is_late = |kept: &&Kept| kept.stored.generation > stored.generation;
+        if inner.by_address.get(&stored.address).filter(is_late).is_some_and(is_held) {
             return;
         }
         let kept = Kept { stored, page, used: true };
@@ -81,7 +84,7 @@ impl NodeCache {
             }
             let Some(address) = inner.circle.pop_front() else { break };
             let stays = inner.by_address.get_mut(&address).is_some_and(|kept| {
-                let pinned = address == stored.address || Arc::strong_count(&kept.page) > 1;
+                let pinned = address == stored.address || is_held(kept);
                 std::mem::replace(&mut kept.used, false) || pinned
             });
             if stays {
@@ -148,5 +151,18 @@ mod tests {
             assert!(cache.get(at(number, 1)).is_some() && cache.get(at(number, 2)).is_none());
         }
         assert_eq!((0..100).filter(|number| cache.get(at(*number, 1)).is_some()).count(), 8);
+    }
+    #[test]
+    fn a_late_node_pushes_out_what_nobody_holds() {
+        let cache = NodeCache::new(8 * PAGE_BYTES);
+        let node = |generation: u64| NodeRef { address: 1 << 14, generation, crc: 1 };
+        let page = || Arc::new(Page::new(0, 0, b"", None));
+        let held = page();
+        cache.keep(node(u64::MAX), held.clone());
+        cache.keep(node(7), page());
+        assert!(cache.get(node(u64::MAX)).is_some() && cache.get(node(7)).is_none());
+        drop(held);
+        cache.keep(node(7), page());
+        assert!(cache.get(node(7)).is_some() && cache.get(node(u64::MAX)).is_none());
     }
 }
