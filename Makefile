@@ -76,6 +76,7 @@ bench: console
 	@QUICK=$(QUICK) $(TARGET)/release/orphans
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/mounted
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/snapshots
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/clones
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/opens

@@ -111,12 +111,12 @@ pub fn on_directory(top: &Path, round: u64, amount: Amount) -> Rates {
     rates
 }
 
-/// A file system of the kernel on a loop device, mounted.
+/// A file system of the kernel on a loop device of so many bytes, mounted.
 ///
 /// # Errors
 /// The reason why this machine has none.
-pub fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str) -> Result<PathBuf, String> {
-    let device = attach(scene, janitor, kind, 1, DEVICE_BYTES)?.remove(0);
+pub fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str, bytes: u64) -> Result<PathBuf, String> {
+    let device = attach(scene, janitor, kind, 1, bytes)?.remove(0);
     let force = if kind == "ext4" { "-F" } else { "-f" };
     tried(&format!("mkfs.{kind}"), &["-q", force, &device])?;
     let directory = scene.folder(&format!("{kind}-mnt"));

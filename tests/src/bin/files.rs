@@ -190,7 +190,7 @@ fn main() {
     };
     let mut peers = Vec::new();
     for kind in ["xfs", "ext4"] {
-        match kernel(&scene, &mut janitor, kind) {
+        match kernel(&scene, &mut janitor, kind, DEVICE_BYTES) {
             Ok(directory) => peers.push((kind, directory)),
             Err(why) => println!("{kind} is not beside: {why}.\n"),
         }

@@ -70,7 +70,7 @@ fn measure(scene: &Scene, janitor: &mut Janitor, over_io_uring: bool, rounds: u6
         Ok(mut devices) => devices.remove(0),
         Err(why) => return println!("Mounts were not measured: {why}."),
     };
-    let xfs = kernel(scene, janitor, "xfs");
+    let xfs = kernel(scene, janitor, "xfs", DEVICE_BYTES);
     let start = |name: &str| {
         let settings = ReactorSettings { name: name.into(), ..ReactorSettings::default() };
         reactor::start(settings).expect("the kernel gives a ring")

@@ -150,7 +150,7 @@ fn main() {
     };
     let mut peers = Vec::new();
     for kind in ["btrfs", "xfs"] {
-        match kernel(&scene, &mut janitor, kind) {
+        match kernel(&scene, &mut janitor, kind, DEVICE_BYTES) {
             Ok(directory) => peers.push((kind, directory)),
             Err(why) => println!("{kind} is not beside: {why}.\n"),
         }
