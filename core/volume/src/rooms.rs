@@ -269,15 +269,24 @@ impl Rooms {
         self.zones.range(line..).all(|(_, zone)| zone.is_clear(self.usable()))
     }
 
-    /// A zone that nobody has anything of, if what is promised finds room without it.
-    pub fn clear_one(&self) -> Option<u32> {
+    /// A zone that nobody has anything of, if what is promised finds room without it. Nothing is given out of it any more.
+    pub fn clear_one(&mut self) -> Option<u32> {
         let is_spare = |zone: u32| {
             let own = self.open.get(&zone).copied().unwrap_or_default();
             self.available - u64::from(own) >= self.promised
         };
         let clear =
             self.zones.range(..self.line).rev().find(|(zone, known)| known.is_clear(self.usable()) && is_spare(**zone));
-        clear.map(|(zone, _)| *zone)
+        let zone = clear.map(|(zone, _)| *zone)?;
+        self.shut(zone);
+        Some(zone)
+    }
+
+    /// A zone that was to become another's stays one of data.
+    pub fn open_again(&mut self, zone: u32) {
+        if self.zones.contains_key(&zone) {
+            self.note_open(zone);
+        }
     }
 
     /// Zones of data from one on.

@@ -78,7 +78,10 @@ impl Store {
                 Holder::Data => held(&self.rooms).clear_one(),
             };
             let Some(zone) = found else { return Ok(false) };
-            self.disown_zones(&[zone]).await?;
+            if let Err(error) = self.disown_zones(&[zone]).await {
+                held(&self.rooms).open_again(zone);
+                return Err(error);
+            }
         }
         self.checkpoint().await?;
         Ok(true)
