@@ -5,6 +5,7 @@
 use crate::access::{self, READ, WRITE};
 use crate::change::{Need, Stop, refuse};
 use crate::error::{ErrorKind, VolumeError};
+use crate::journal::Reasons;
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::record::Record;
@@ -110,6 +111,9 @@ impl Volume {
                 apply(caller, &mut record, set, now);
                 record.change = self.next_change();
                 put_record(view, id.number, &record)?;
+                if set.accessed.is_some() || set.modified.is_some() || set.created.is_some() {
+                    view.tell(id.number, Reasons::BASIC_INFO_CHANGE);
+                }
                 Ok(record.facts(id.number))
             })
             .await?;

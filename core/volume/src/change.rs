@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use crate::delayed::EXTENTS_OF_NODE;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
+use crate::journal::{self, Reasons};
 use crate::keys;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::{Enforce, Shift};
@@ -112,6 +113,7 @@ pub(crate) struct View<'a> {
     follows_data: bool,
     enforce: Enforce,
     redeemed: u64,
+    told: SmallVec<[(u64, Reasons); 1]>,
 }
 
 impl<'a> View<'a> {
@@ -127,6 +129,7 @@ impl<'a> View<'a> {
             follows_data: false,
             enforce: Enforce::All,
             redeemed: 0,
+            told: SmallVec::new(),
         }
     }
 
@@ -261,6 +264,16 @@ impl<'a> View<'a> {
         self.redeemed = blocks;
     }
 
+    /// Something happens to a file that no operation shows, for those who follow the volume.
+    pub fn tell(&mut self, file: u64, reasons: Reasons) {
+        self.told.push((file, reasons));
+    }
+
+    /// The store whose trees these are.
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
     /// A tree that is held.
     pub fn tree(&mut self, tree: u8) -> &mut Tree {
         let at = self.index(tree).expect("the tree is held");
@@ -279,9 +292,9 @@ impl<'a> View<'a> {
     }
 
     /// Makes the changes; answers their number in the log, or that of the last one if there are none.
-    fn commit(mut self, need: Need, pins: &mut Vec<Arc<Page>>) -> Result<u64, Stop> {
+    pub fn commit(mut self, need: Need, pins: &mut Vec<Arc<Page>>) -> Result<u64, Stop> {
         let store = self.store;
-        if self.operations.is_empty() {
+        if self.operations.is_empty() && self.told.is_empty() {
             return Ok(store.log.last());
         }
         if self.operations.len() > MOST_OPERATIONS {
@@ -290,6 +303,13 @@ impl<'a> View<'a> {
         }
         let (operations, sums) = (std::mem::take(&mut self.operations), std::mem::take(&mut self.sums));
         let mut transaction = Transaction { operations, sums };
+        let mut changes = Vec::new();
+        if need != Need::Replayed {
+            changes = journal::follow(&self, &self.told, &mut transaction.operations)?;
+        }
+        if transaction.operations.is_empty() {
+            return Ok(store.log.last());
+        }
         let mut derived = self.derive(&transaction.operations, need)?;
         while !self.ready(transaction.operations.iter().chain(&derived.owners), need, pins)? {
             self.leave_out(&mut transaction.operations)?;
@@ -297,7 +317,7 @@ impl<'a> View<'a> {
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
         if matches!(need, Need::More | Need::Less | Need::Least) {
-            store.check_room(all().count(), need)?;
+            store.check_room(all().count() - journal::beside(&transaction.operations), need)?;
         }
         {
             let mut rooms = held(&store.rooms);
@@ -328,11 +348,14 @@ impl<'a> View<'a> {
             store.ledger.define(key, value.as_deref());
         }
         store.files.fetch_add(derived.files, Ordering::Relaxed);
+        store.journal.follow(&transaction.operations);
         if need == Need::Replayed {
             return Ok(store.log.last());
         }
         let after = if derived.names_data || self.follows_data { store.data.written() } else { 0 };
-        Ok(store.log.append(&transaction, after))
+        let number = store.log.append(&transaction, after);
+        store.watches.tell(&changes);
+        Ok(number)
     }
 
     /// Whether all that operations may touch is in memory, which is pinned then; false where some of what is replayed goes
@@ -482,7 +505,7 @@ struct Derived {
 }
 
 /// What of some extents lies in none of others.
-fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
+pub(crate) fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
     let mut left = extents;
     for other in others {
         let (from, to) = (other.place, other.place + u64::from(other.blocks));
@@ -521,6 +544,9 @@ impl Store {
         self.check_failed()?;
         if self.is_checkpoint_due() {
             Box::pin(self.checkpoint()).await?;
+        }
+        if self.journal.is_on() {
+            return Box::pin(self.change_recorded(trees.as_ref(), need, attempt)).await;
         }
         self.attempt(trees.as_ref(), need, |mut view, pins| {
             let answer = attempt(&mut view)?;
@@ -621,13 +647,16 @@ impl Store {
         let kept = match need {
             Need::More => {
                 let promised = self.promised.load(Ordering::Acquire).div_ceil(EXTENTS_OF_NODE);
-                KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100 + promised
+                KEPT_OPERATIONS * NODES_OF_OPERATION
+                    + zones * nodes_of_zone / 100
+                    + promised
+                    + self.journal.nodes_to_come()
             }
             // What snapshots have of nodes stays taken, whatever is removed: so do those that destroy one.
             Need::Less if self.snapshots.are_any() => KEPT_FOR_SNAPSHOTS,
             Need::Less | Need::Least | Need::Sure | Need::Replayed => 0,
         };
-        let beside = self.ledger.changed() + self.snapshots.nodes_to_come();
+        let beside = self.ledger.changed() + self.snapshots.nodes_to_come() + self.journal.nodes_of_header();
         let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + beside + 4;
         self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }

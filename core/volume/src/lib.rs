@@ -42,6 +42,8 @@
 //!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
 //!  reclaim.rs     what no snapshot has any more given back
+//!  observe.rs     what a transaction does to files
+//!  journal.rs     kept, for those who ask later               watch.rs        told, to those who wait
 //! ```
 //!
 //! Invariants:
@@ -68,6 +70,7 @@ mod flush;
 mod graft;
 mod ground;
 mod grow;
+mod journal;
 mod keys;
 mod length;
 mod line;
@@ -77,6 +80,7 @@ mod mappings;
 mod media;
 mod names;
 mod namespace;
+mod observe;
 mod open;
 mod open_files;
 mod overlay;
@@ -109,6 +113,7 @@ mod unsettled;
 mod vacate;
 mod verbs;
 mod volume;
+mod watch;
 mod wreck;
 mod write;
 mod write_back;
@@ -116,6 +121,7 @@ mod zones;
 
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
 pub use error::{ErrorKind, VolumeError};
+pub use journal::{JournalRead, JournalRecord, JournalState, Reasons};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
 pub use quota::{Limits, Quota, QuotaState, Subject};
@@ -127,9 +133,10 @@ pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
 pub use verbs::{Severity, Verb};
 pub use volume::{Volume, VolumeFormat, WallClock};
+pub use watch::{Watch, WatchEvent, WatchKind, WatchSettings};
 
 /// The trees of a volume: files are spread over 32 shards by their ids; what all share comes after them.
-pub const TREES: u8 = 40;
+pub const TREES: u8 = 44;
 /// The first tree that is not a shard of files.
 pub const SHARED_TREES: u8 = 32;
 /// The tree of the classes of zones.
@@ -148,6 +155,8 @@ pub(crate) const QUOTA_TREE: u8 = 37;
 pub(crate) const SNAPSHOT_TREE: u8 = 38;
 /// The tree that has once more what names of the volume depend on, and its snapshots.
 pub(crate) const SETTINGS_TWIN: u8 = 39;
+/// The tree of the change journal.
+pub(crate) const JOURNAL_TREE: u8 = 43;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.

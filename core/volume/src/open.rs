@@ -27,6 +27,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::flush::DataFlush;
 use crate::ground;
+use crate::journal::Journal;
 use crate::keys;
 use crate::log::Log;
 use crate::media::Media;
@@ -147,6 +148,9 @@ impl Store {
             files: AtomicI64::new(0),
             ledger: Ledger::default(),
             snapshots: Snapshots::default(),
+            journal: Journal::default(),
+            watches: Arc::default(),
+            features: AtomicU64::new(superblock.features[1]),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
             turning: tokio::sync::Mutex::new(()),
@@ -192,7 +196,7 @@ impl Store {
             recovered: end.applied,
             is_damaged: AtomicBool::new(gap.is_some()),
             first_zone: if is_wreck { superblock.zones() } else { 0 },
-            format: Superblock { features: features_of(&superblock), ..superblock },
+            features: AtomicU64::new(features_of(&superblock)),
             ..Self::on(media, &superblock, Root { epoch, ..root }, (log, data), settings)
         };
         if superblock.is_read_only() && !is_wreck {
@@ -205,6 +209,9 @@ impl Store {
             store.prune(tree).await?;
         }
         store.open_snapshots(is_wreck).await?;
+        if !is_wreck {
+            store.open_journal().await?;
+        }
         store.open_zones(opening).await?;
         if let Some(files) = store.get(SETTINGS_TREE, KEY_FILES).await?.and_then(|value| value.try_into().ok()) {
             store.files.store(i64::from_le_bytes(files), Ordering::Relaxed);
@@ -233,6 +240,7 @@ impl Store {
             store.make_room_behind().await?;
         }
         if store.check_failed().is_ok() {
+            store.settle_feature();
             store.mend_superblocks().await?;
             if held(&store.zones).count() == 0 {
                 store.add_node_zone(Need::Sure).await?;
@@ -378,7 +386,7 @@ impl Store {
             }
             self.device.write(at, right.clone(), Durability::Durable).await?;
             // One of an earlier version is none that was damaged.
-            let features = self.format.features;
+            let features = self.superblock().features;
             let earlier = |found: Superblock| Superblock { features, ..found } == self.superblock();
             let was_earlier =
                 found.is_ok_and(|found| Superblock::open(&found).is_ok_and(|found| found.is_some_and(earlier)));
@@ -393,11 +401,10 @@ impl Store {
     }
 }
 
-/// The features of a volume that this version takes into use.
-fn features_of(superblock: &Superblock) -> [u64; 3] {
-    let [compatible, read_only, incompatible] = superblock.features;
-    let taken = if superblock.is_read_only() { read_only } else { read_only | superblock::SNAPSHOTS };
-    [compatible, taken, incompatible]
+/// The features of the second kind of a volume that this version takes into use.
+fn features_of(superblock: &Superblock) -> u64 {
+    let [_, read_only, _] = superblock.features;
+    if superblock.is_read_only() { read_only } else { read_only | superblock::SNAPSHOTS }
 }
 
 /// The superblock that counts, if there is one.

@@ -23,6 +23,7 @@ use std::task::Poll;
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
+use crate::journal::JournalCheck;
 use crate::keys::{self, RUN};
 use crate::page::Page;
 use crate::quota::Tally;
@@ -98,6 +99,7 @@ struct Scan<'a> {
     known: HashSet<u64>,
     zones: ZoneCheck<'a>,
     tally: Tally,
+    journal: JournalCheck,
     /// What is wrong with snapshots.
     unkept: BTreeSet<Verb>,
     is_cut: bool,
@@ -108,6 +110,7 @@ impl Leaves for Scan<'_> {
         for index in 0..page.count() {
             let (key, value) = page.entry(index);
             self.tally.entry(tree, key, value);
+            self.journal.entry(tree, key, value);
             if tree == ZONE_TREE {
                 self.zones.zone(key, value);
             } else if is_read(tree) {
@@ -313,6 +316,7 @@ impl Volume {
                 known: HashSet::new(),
                 zones: ZoneCheck::new(&self.store, settings.most_verbs),
                 tally: Tally::default(),
+                journal: JournalCheck::default(),
                 unkept: BTreeSet::new(),
                 is_cut: false,
             };
@@ -330,7 +334,7 @@ impl Volume {
 
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, tally, unkept, mut is_cut, .. } = scan;
+        let Scan { settings, sums, suspects, circles, zones, tally, journal, unkept, mut is_cut, .. } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         verbs.extend(unkept);
         if !walked.is_partial {
@@ -340,6 +344,7 @@ impl Volume {
         for item in &suspects {
             verbs.extend(self.judge_now(item).await?);
         }
+        verbs.extend(self.judge_journal(journal).await?);
         for directory in circles {
             let way = self.store.look([], |view| judge::way_up(view, directory));
             if let Some(Way::Circle(directory)) = readable(way.await)? {

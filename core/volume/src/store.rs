@@ -22,6 +22,7 @@ use crate::change::Need;
 use crate::checkpoint::Checkpoint;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
+use crate::journal::Journal;
 use crate::log::{Log, Synced};
 use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
@@ -32,6 +33,7 @@ use crate::superblock::Superblock;
 use crate::transaction::Transaction;
 use crate::tree::Tree;
 use crate::turnover::Holder;
+use crate::watch::Watches;
 use crate::zones::Zones;
 
 /// The class of a zone of nodes, as the tree of zones has it.
@@ -99,6 +101,12 @@ pub struct Store {
     pub(crate) ledger: Ledger,
     /// Which snapshots there are, and what they keep.
     pub(crate) snapshots: Snapshots,
+    /// The change journal.
+    pub(crate) journal: Journal,
+    /// Who is told what happens.
+    pub(crate) watches: Arc<Watches>,
+    /// Features of the second kind that are in use.
+    pub(crate) features: AtomicU64,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
     /// What the log says of nodes that are lost: tree and key.
@@ -138,7 +146,9 @@ impl Store {
 
     /// Where everything is, as of now.
     pub(crate) fn superblock(&self) -> Superblock {
-        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), ..self.format }
+        let [compatible, _, incompatible] = self.format.features;
+        let features = [compatible, self.features.load(Ordering::Acquire), incompatible];
+        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), features, ..self.format }
     }
 
     /// The value of a key.

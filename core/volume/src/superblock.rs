@@ -35,6 +35,8 @@ const MOST_COUNTED: u64 = 1 << 60;
 /// The feature of the second kind of flags that lets a volume have snapshots: whoever does not know them would give away
 /// what they have.
 pub const SNAPSHOTS: u64 = 1;
+/// That of a volume whose change journal is on: whoever does not know it would leave holes in it.
+pub const JOURNAL: u64 = 1 << 3;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -56,7 +58,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !SNAPSHOTS != 0
+        self.features[1] & !(SNAPSHOTS | JOURNAL) != 0
     }
 
     /// Where the log begins.

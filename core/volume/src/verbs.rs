@@ -1,7 +1,8 @@
-//! What can be wrong with a volume, in six families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in seven families: each finding says what a repair has to look at again.
 //!
 //! ```text
 //!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..
+//!   journal  74..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -167,6 +168,10 @@ pub enum Verb {
     SnapshotData { snapshot: u64, file: u64, place: u64 },
     /// Blocks that a snapshot has, and that are not noted to be kept for it.
     Unkept { snapshot: u64, place: u64, blocks: u64 },
+    /// Records of the change journal are missing or cannot be read at a position.
+    JournalGap { usn: u64 },
+    /// What the change journal notes of a file that is open cannot be read.
+    JournalNote { file: u64 },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -226,6 +231,8 @@ impl Verb {
             Self::SnapshotNode { snapshot, tree, address } => plain(60, [*snapshot, (*tree).into(), *address]),
             Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
             Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
+            Self::JournalGap { usn } => plain(74, [*usn, 0, 0]),
+            Self::JournalNote { file } => plain(75, [*file, 0, 0]),
         }
     }
 
@@ -282,6 +289,8 @@ impl Verb {
             60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
             61 => Self::SnapshotData { snapshot: a, file: b, place: c },
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
+            74 => Self::JournalGap { usn: a },
+            75 => Self::JournalNote { file: a },
             _ => return None,
         })
     }
@@ -294,6 +303,7 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
+            _ if self.is_of_journal() => Severity::Minor,
             10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
             1..=9 | 50 | 60 => Severity::Degraded,
             _ => Severity::Minor,
@@ -302,7 +312,18 @@ impl Verb {
 
     /// Whether it is repaired while the volume is in use.
     pub fn is_online(&self) -> bool {
-        !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
+        self.is_of_journal() || !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
+    }
+
+    /// Whether only the change journal lost something.
+    fn is_of_journal(&self) -> bool {
+        matches!(
+            self,
+            Self::JournalGap { .. }
+                | Self::JournalNote { .. }
+                | Self::NodeLost { tree: crate::JOURNAL_TREE, .. }
+                | Self::NodeMisplaced { tree: crate::JOURNAL_TREE, .. }
+        )
     }
 
     /// Whether it is about files that no name leads to.
@@ -439,6 +460,8 @@ impl fmt::Display for Verb {
             Self::Unkept { snapshot, place, blocks } => {
                 write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
             }
+            Self::JournalGap { usn } => write!(f, "records of the change journal are missing from position {usn} on"),
+            Self::JournalNote { file } => write!(f, "what the change journal notes of file {file} cannot be read"),
         }
     }
 }
@@ -461,7 +484,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 33);
+        assert_eq!(count, 35);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod bulk;
 mod cuts;
 mod fuzz;
+mod journal;
 mod kinds;
 mod known;
 mod names;

@@ -18,6 +18,7 @@ use holdfast_volume::{
 };
 
 use crate::damage::lose_newest_root;
+use crate::journal::Follower;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 use crate::quotas;
 use crate::resize::resize;
@@ -68,6 +69,8 @@ struct Life<'a> {
     model: &'a RefCell<Model>,
     caller: Caller,
     handles: Vec<Handle>,
+    /// Who follows the journal, if anybody does.
+    follower: Option<&'a RefCell<Follower>>,
 }
 
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -506,6 +509,9 @@ impl Life<'_> {
 
     async fn live(&mut self) {
         for _ in 0..self.random.range(1..250u32) {
+            if let Some(follower) = self.follower {
+                follow(self.volume, self.random, follower).await;
+            }
             match self.random.range(0..104u32) {
                 100..104 => snapshots::step(self.volume, self.random, self.model).await,
                 0..22 => self.create().await,
@@ -530,6 +536,11 @@ impl Life<'_> {
             self.volume.close(handle).await.expect("it can be closed");
         }
         self.volume.settle_quotas().await.expect("it needs no room");
+        if let Some(follower) = self.follower {
+            let mut own = follower.borrow().clone();
+            own.check(self.volume, self.random).await;
+            follower.replace(own);
+        }
     }
 
     async fn check(&self) {
@@ -545,7 +556,24 @@ async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
     Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
 }
 
+/// Follows the journal a bit, or has it be another one.
+async fn follow(volume: &Volume, random: &SimRandom, follower: &RefCell<Follower>) {
+    // What a crash cuts short is begun anew with what it had.
+    let mut own = follower.borrow().clone();
+    if volume.journal().is_none() || random.chance(1, 300) {
+        own.switch(volume, random).await;
+    }
+    if random.chance(1, 20) {
+        own.follow(volume, random).await;
+        follower.replace(own);
+    }
+}
+
 fn run(seed: u64, delayed_bytes: usize) {
+    run_followed(seed, delayed_bytes, None);
+}
+
+fn run_followed(seed: u64, delayed_bytes: usize, follower: Option<Rc<RefCell<Follower>>>) {
     let world = World::new(seed, delayed_bytes);
     world.format();
     let (device, settings) = (world.disk.clone(), world.settings);
@@ -568,6 +596,7 @@ fn run(seed: u64, delayed_bytes: usize) {
         }
         let (disk, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
         let (opened, resizes, is_last) = (opened.clone(), world.random.chance(1, 2), life == 4);
+        let follower = follower.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
             let volume = open(disk.clone(), settings).await;
@@ -580,12 +609,18 @@ fn run(seed: u64, delayed_bytes: usize) {
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
             quotas::check(&volume, &files).await;
+            if let Some(follower) = &follower {
+                let mut own = follower.borrow().clone();
+                own.check(&volume, &random).await;
+                follower.replace(own);
+            }
             let mut life = Life {
                 volume: &volume,
                 random: &random,
                 model: &model,
                 caller: Caller::default(),
                 handles: Vec::new(),
+                follower: follower.as_deref(),
             };
             let working = Cell::new(true);
             let living = async {
@@ -615,6 +650,14 @@ fn run(seed: u64, delayed_bytes: usize) {
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
     // Some with hardly any memory for data that waits, and some without.
     holdfast_harness::over_seeds(1200, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4]));
+}
+
+#[test]
+fn whoever_follows_the_journal_has_all_changes_over_crashes() {
+    holdfast_harness::over_seeds(1000, |seed| {
+        let follower = Rc::new(RefCell::new(Follower::default()));
+        run_followed(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Some(follower));
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod full;
 mod hostile;
+mod journal;
 mod model;
 mod plain;
 mod quotas;
@@ -16,6 +17,7 @@ mod snapshots;
 mod thin;
 mod together;
 mod trimmed;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
