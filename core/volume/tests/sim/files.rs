@@ -671,4 +671,6 @@ fn seeds_that_found_something_stay_good() {
     run(30_788, 64 << 20);
     run(40_549, 40 << 10);
     run(50_241, 40 << 10);
+    // A zone of data that was given out of while it became one of nodes.
+    run_followed(774, 200 << 10, Some(Rc::default()));
 }
