@@ -7,6 +7,7 @@ use holdfast_identity::{AccessMask, Privileges};
 use crate::access::{self, READ, WRITE};
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
+use crate::journal::Reasons;
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::record::Record;
@@ -116,6 +117,9 @@ impl Volume {
                 apply(caller, &mut record, set, now);
                 record.change = self.next_change();
                 put_record(view, id.number, &record)?;
+                if set.accessed.is_some() || set.modified.is_some() || set.created.is_some() {
+                    view.tell(id.number, Reasons::BASIC_INFO_CHANGE);
+                }
                 Ok(record.facts(id.number))
             })
             .await?;

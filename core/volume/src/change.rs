@@ -24,6 +24,7 @@ use crate::QUOTA_TREE;
 use crate::delayed::EXTENTS_OF_NODE;
 use crate::descriptors::{Descriptors, Pending};
 use crate::error::{ErrorKind, VolumeError};
+use crate::journal::{self, Reasons};
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::Enforce;
 use crate::store::{Store, held};
@@ -114,6 +115,8 @@ pub(crate) struct View<'a> {
     redeemed: u64,
     /// Security descriptors that this change puts in or takes out.
     pub descriptors: Pending,
+    /// What happens to files that no operation shows.
+    told: SmallVec<[(u64, Reasons); 1]>,
 }
 
 impl<'a> View<'a> {
@@ -130,6 +133,7 @@ impl<'a> View<'a> {
             enforce: Enforce::All,
             redeemed: 0,
             descriptors: Pending::default(),
+            told: SmallVec::new(),
         }
     }
 
@@ -279,6 +283,16 @@ impl<'a> View<'a> {
         self.redeemed = blocks;
     }
 
+    /// Something happens to a file that no operation shows, for those who follow the volume.
+    pub fn tell(&mut self, file: u64, reasons: Reasons) {
+        self.told.push((file, reasons));
+    }
+
+    /// The store whose trees these are.
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
     /// A tree that is held.
     pub fn tree(&mut self, tree: u8) -> &mut Tree {
         let at = self.index(tree).expect("the tree is held");
@@ -297,9 +311,9 @@ impl<'a> View<'a> {
     }
 
     /// Makes the changes; answers their number in the log, or that of the last one if there are none.
-    fn commit(mut self, need: Need, pins: &mut Vec<Arc<Page>>) -> Result<u64, Stop> {
+    pub fn commit(mut self, need: Need, pins: &mut Vec<Arc<Page>>) -> Result<u64, Stop> {
         let store = self.store;
-        if self.operations.is_empty() {
+        if self.operations.is_empty() && self.told.is_empty() {
             return Ok(store.log.last());
         }
         if self.operations.len() > MOST_OPERATIONS {
@@ -308,6 +322,13 @@ impl<'a> View<'a> {
         }
         let (operations, sums) = (std::mem::take(&mut self.operations), std::mem::take(&mut self.sums));
         let mut transaction = Transaction { operations, sums };
+        let mut changes = Vec::new();
+        if need != Need::Replayed {
+            changes = journal::follow(&self, &self.told, &mut transaction.operations)?;
+        }
+        if transaction.operations.is_empty() {
+            return Ok(store.log.last());
+        }
         let mut derived = self.derive(&transaction.operations, need)?;
         while !self.ready(transaction.operations.iter().chain(&derived.owners), need, pins)? {
             self.leave_out(&mut transaction.operations)?;
@@ -315,7 +336,7 @@ impl<'a> View<'a> {
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
         if matches!(need, Need::More | Need::Less | Need::Least) {
-            store.check_room(all().count(), need)?;
+            store.check_room(all().count() - journal::beside(&transaction.operations), need)?;
         }
         {
             let mut rooms = held(&store.rooms);
@@ -347,11 +368,14 @@ impl<'a> View<'a> {
         }
         store.descriptors.settle(std::mem::take(&mut self.descriptors));
         store.files.fetch_add(derived.files, Ordering::Relaxed);
+        store.journal.follow(&transaction.operations);
         if need == Need::Replayed {
             return Ok(store.log.last());
         }
         let after = if derived.names_data || self.follows_data { store.data.written() } else { 0 };
-        Ok(store.log.append(&transaction, after))
+        let number = store.log.append(&transaction, after);
+        store.watches.tell(&changes);
+        Ok(number)
     }
 
     /// Whether all that operations may touch is in memory, which is pinned then; false where some of what is replayed goes
@@ -423,6 +447,9 @@ impl Store {
         self.check_failed()?;
         if self.is_checkpoint_due() {
             Box::pin(self.checkpoint()).await?;
+        }
+        if self.journal.is_on() {
+            return Box::pin(self.change_recorded(trees.as_ref(), need, attempt)).await;
         }
         self.attempt(trees.as_ref(), need, |mut view, pins| {
             let answer = attempt(&mut view)?;
@@ -524,13 +551,16 @@ impl Store {
         let kept = match need {
             Need::More => {
                 let promised = self.promised.load(Ordering::Acquire).div_ceil(EXTENTS_OF_NODE);
-                KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100 + promised
+                KEPT_OPERATIONS * NODES_OF_OPERATION
+                    + zones * nodes_of_zone / 100
+                    + promised
+                    + self.journal.nodes_to_come()
             }
             // What snapshots have of nodes stays taken, whatever is removed: so do those that destroy one.
             Need::Less if self.snapshots.are_any() => KEPT_FOR_SNAPSHOTS,
             Need::Less | Need::Least | Need::Sure | Need::Replayed => 0,
         };
-        let beside = self.ledger.changed() + self.snapshots.nodes_to_come();
+        let beside = self.ledger.changed() + self.snapshots.nodes_to_come() + self.journal.nodes_of_header();
         let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + beside + 4;
         self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }

@@ -101,7 +101,8 @@ impl Store {
             let count = self.files.load(Ordering::Relaxed);
             let snapshots = self.snapshots.entries(generation, count.max(0) as u64);
             let quotas = self.ledger.entries().into_iter().map(|(key, value)| (QUOTA_TREE, key, value));
-            let beside: Vec<_> = quotas.chain(snapshots.into_iter().flat_map(twice)).collect();
+            let beside = quotas.chain(snapshots.into_iter().flat_map(twice));
+            let beside: Vec<_> = beside.chain(self.journal.entries()).collect();
             for (tree, key, _) in &beside {
                 view.tree(*tree).ready(key, &self.cache, pins)?;
             }
@@ -119,6 +120,7 @@ impl Store {
                 done.expect("it was made ready");
             }
             self.ledger.settle();
+            self.journal.settle();
             let snapshots = self.snapshots.settle(generation, count.max(0) as u64);
             let zones = view.tree(ZONE_TREE);
             let bitmaps = held(&self.rooms).cut(generation);

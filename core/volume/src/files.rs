@@ -76,7 +76,8 @@ impl Volume {
         if self.store.check_failed().is_err() {
             return Ok(());
         }
-        self.finish_note(file.id.number).await
+        self.finish_note(file.id.number).await?;
+        self.note_closed(file.id.number).await
     }
 
     /// Has a record say when its file was read and written.

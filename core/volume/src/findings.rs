@@ -2,7 +2,6 @@
 //!
 //! Invariant: a finding is kept once, under its number and a hash of itself.
 
-use crate::VERB_TREE;
 use crate::change::Need;
 use crate::error::VolumeError;
 use crate::page::crc_of;
@@ -10,6 +9,7 @@ use crate::store::held;
 use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
 use crate::verbs::Verb;
 use crate::volume::Volume;
+use crate::{JOURNAL_TREE, VERB_TREE};
 
 fn key(verb: &Verb) -> Vec<u8> {
     let value = verb.encode();
@@ -50,7 +50,9 @@ impl Volume {
     /// Keeps what the opening had to leave out.
     pub(crate) async fn keep_left_out(&self) -> Result<(), VolumeError> {
         let left = std::mem::take(&mut *held(&self.store.left_out));
-        let verbs = left.into_iter().map(|(tree, key)| Verb::LeftOut { tree, key });
+        // The journal begins behind what it lost.
+        let left = left.into_iter().filter(|(tree, _)| *tree != JOURNAL_TREE);
+        let verbs = left.map(|(tree, key)| Verb::LeftOut { tree, key });
         let put = verbs.map(|verb| Operation { tree: VERB_TREE, key: key(&verb), value: Some(verb.encode()) });
         self.apply_verbs(put.collect(), Need::More).await
     }

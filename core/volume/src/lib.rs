@@ -47,6 +47,8 @@
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
 //!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
+//!  observe.rs     what a transaction does to files            journal.rs      kept, for those who ask later
+//!  watch.rs       told, to those who wait
 //! ```
 //!
 //! Invariants:
@@ -77,6 +79,7 @@ mod flush;
 mod graft;
 mod ground;
 mod grow;
+mod journal;
 mod keys;
 mod length;
 mod line;
@@ -86,6 +89,7 @@ mod mappings;
 mod media;
 mod names;
 mod namespace;
+mod observe;
 mod open;
 mod open_files;
 mod overlay;
@@ -125,6 +129,7 @@ mod unsettled;
 mod vacate;
 mod verbs;
 mod volume;
+mod watch;
 mod wreck;
 mod write;
 mod write_back;
@@ -133,6 +138,7 @@ mod zones;
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
 pub use differences::{Difference, DifferencesFrom, Version};
 pub use error::{ErrorKind, VolumeError};
+pub use journal::{JournalRead, JournalRecord, JournalState, Reasons};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
 pub use quota::{Limits, Quota, QuotaState, Subject};
@@ -145,9 +151,10 @@ pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
 pub use verbs::{Severity, Verb};
 pub use volume::{Volume, VolumeFormat, WallClock};
+pub use watch::{Watch, WatchEvent, WatchKind, WatchSettings};
 
 /// The trees of a volume: files are spread over 32 shards by their ids; what all share comes after them.
-pub const TREES: u8 = 43;
+pub const TREES: u8 = 44;
 /// The first tree that is not a shard of files.
 pub const SHARED_TREES: u8 = 32;
 /// The tree of the classes of zones.
@@ -169,6 +176,8 @@ pub(crate) const SETTINGS_TWIN: u8 = 39;
 /// The tree of security descriptors, and the one that has them once more.
 pub(crate) const SECURITY_TREE: u8 = 41;
 pub(crate) const SECURITY_TWIN: u8 = 42;
+/// The tree of the change journal.
+pub(crate) const JOURNAL_TREE: u8 = 43;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.

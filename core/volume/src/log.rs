@@ -33,7 +33,7 @@ use crate::flush::DataFlush;
 use crate::media::Media;
 use crate::page::crc_of;
 use crate::superblock::{LogStart, Superblock};
-use crate::transaction::{BlockSum, MOST_OPERATIONS, MOST_SUMS, Operation, Transaction};
+use crate::transaction::{BlockSum, MOST_LOGGED, MOST_SUMS, Operation, Transaction};
 use crate::unsettled::Unsettled;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HFvL");
@@ -434,7 +434,7 @@ pub(crate) fn decode_batch(payload: &[u8]) -> Result<(u64, Vec<Transaction>), Wi
     for _ in 0..count {
         let mut operations = Vec::new();
         let count = reader.u16()?;
-        if usize::from(count) > MOST_OPERATIONS {
+        if usize::from(count) > MOST_LOGGED {
             return Err(WireError::Value("operations"));
         }
         for _ in 0..count {

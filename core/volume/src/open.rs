@@ -27,6 +27,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::flush::DataFlush;
 use crate::ground;
+use crate::journal::Journal;
 use crate::keys;
 use crate::log::Log;
 use crate::media::Media;
@@ -151,6 +152,8 @@ impl Store {
             ledger: Ledger::default(),
             snapshots: Snapshots::default(),
             descriptors: Arc::default(),
+            journal: Journal::default(),
+            watches: Arc::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
             turning: tokio::sync::Mutex::new(()),
@@ -162,7 +165,7 @@ impl Store {
             device: media.device.clone(),
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
-            features: AtomicU64::new(0),
+            features: AtomicU64::new(superblock.features[1]),
             line: AtomicU32::new(u32::MAX),
             format: *superblock,
             settings,
@@ -197,7 +200,7 @@ impl Store {
             recovered: end.applied,
             is_damaged: AtomicBool::new(gap.is_some()),
             first_zone: if is_wreck { superblock.zones() } else { 0 },
-            format: Superblock { features: features_of(&superblock), ..superblock },
+            features: AtomicU64::new(features_of(&superblock)),
             ..Self::on(media, &superblock, Root { epoch, ..root }, (log, data), settings)
         };
         if superblock.is_read_only() && !is_wreck {
@@ -210,6 +213,9 @@ impl Store {
             store.prune(tree).await?;
         }
         store.open_snapshots(is_wreck).await?;
+        if !is_wreck {
+            store.open_journal().await?;
+        }
         store.open_zones(opening).await?;
         if let Some(files) = store.get(SETTINGS_TREE, KEY_FILES).await?.and_then(|value| value.try_into().ok()) {
             store.files.store(i64::from_le_bytes(files), Ordering::Relaxed);
@@ -239,6 +245,7 @@ impl Store {
             store.make_room_behind().await?;
         }
         if store.check_failed().is_ok() {
+            store.settle_feature();
             store.mend_superblocks().await?;
             if held(&store.zones).count() == 0 {
                 store.add_node_zone(Need::Sure).await?;
@@ -399,11 +406,10 @@ impl Store {
     }
 }
 
-/// The features of a volume that this version takes into use.
-fn features_of(superblock: &Superblock) -> [u64; 3] {
-    let [compatible, read_only, incompatible] = superblock.features;
-    let taken = if superblock.is_read_only() { read_only } else { read_only | superblock::SNAPSHOTS };
-    [compatible, taken, incompatible]
+/// The features of the second kind of a volume that this version takes into use.
+fn features_of(superblock: &Superblock) -> u64 {
+    let [_, read_only, _] = superblock.features;
+    if superblock.is_read_only() { read_only } else { read_only | superblock::SNAPSHOTS }
 }
 
 /// The superblock that counts, if there is one.

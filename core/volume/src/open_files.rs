@@ -10,7 +10,7 @@
 //! Invariant: there is at most one [`File`] for each file that is open.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use holdfast_model::BLOCK_BYTES;
@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub delayed: Delayed,
     /// Whether it was cut to nothing, and what is written now is to take the place of that.
     pub is_replaced: bool,
+    /// The stamp of the journal that says durably that data of it is written over; 0 if it does not.
+    pub journaled: u64,
 }
 
 impl State {
@@ -72,6 +74,8 @@ pub struct File {
     /// Shared by reads and by writes in place; alone for whoever changes its length or extents.
     pub(crate) data: tokio::sync::RwLock<()>,
     pub(crate) state: Mutex<State>,
+    /// Who changes it, for the journal.
+    pub(crate) source: AtomicU32,
 }
 
 impl File {
@@ -157,7 +161,8 @@ impl OpenFiles {
     pub fn enter(&self, id: FileId, whose: Use) -> Arc<File> {
         let mut part = held(self.part(id.number));
         let known = part.files.entry(id.number).or_insert_with(|| {
-            let file = File { id, data: tokio::sync::RwLock::new(()), state: Mutex::default() };
+            let (data, state) = (tokio::sync::RwLock::new(()), Mutex::default());
+            let file = File { id, data, state, source: AtomicU32::new(0) };
             Known { file: Arc::new(file), uses: 0, handles: 0, is_kept: false }
         });
         known.uses += 1;

@@ -129,6 +129,7 @@ impl Store {
     pub(crate) async fn remake_fixed(&self) -> Result<(), VolumeError> {
         self.prune(SETTINGS_TREE).await?;
         // What snapshots there are is in memory.
+        self.journal.store_again();
         if self.prune(SNAPSHOT_TREE).await? | self.prune(SETTINGS_TWIN).await? {
             self.snapshots.store_again();
         }

@@ -29,7 +29,7 @@ use crate::service::FileKind;
 use crate::streams::parts_of;
 use crate::verbs::Verb;
 use crate::volume::{Volume, put_record};
-use crate::{DEFERRED_TREE, OWNER_TREE};
+use crate::{DEFERRED_TREE, JOURNAL_TREE, OWNER_TREE};
 
 /// Rounds of scan and repair, at most: what one repair shows is repaired by the next.
 const ROUNDS: usize = 8;
@@ -204,6 +204,12 @@ impl Volume {
             Verb::SecurityTwin { number } => self.repair_descriptor(*number, verb).await,
             Verb::QuotaWrong { .. } => self.repair_quotas().await,
             Verb::Unkept { snapshot, place, blocks } => self.repair_unkept(*snapshot, *place, *blocks).await,
+            Verb::NodeLost { tree: JOURNAL_TREE, address, low, .. }
+            | Verb::NodeMisplaced { tree: JOURNAL_TREE, address, low, .. } => {
+                self.repair_journal_node(*address, low).await
+            }
+            Verb::JournalGap { usn } => self.repair_journal_gap(*usn).await,
+            Verb::JournalNote { file } => self.repair_journal_note(*file).await,
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
             // It is told; what can be made again of it is by the repair of the node.
             Verb::LeftOut { .. } => Ok(Repaired::Fixed),

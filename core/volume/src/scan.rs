@@ -25,6 +25,7 @@ use std::task::Poll;
 use crate::descriptors::number_of;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
+use crate::journal::JournalCheck;
 use crate::keys::{self, RUN};
 use crate::page::Page;
 use crate::quota::Tally;
@@ -105,6 +106,7 @@ struct Scan<'a> {
     /// Descriptors that files name, those of snapshots too, and those that stand in their trees.
     named: BTreeSet<u32>,
     stored: BTreeSet<u32>,
+    journal: JournalCheck,
     /// What is wrong with snapshots.
     unkept: BTreeSet<Verb>,
     is_cut: bool,
@@ -115,6 +117,7 @@ impl Leaves for Scan<'_> {
         for index in 0..page.count() {
             let (key, value) = page.entry(index);
             self.tally.entry(tree, key, value);
+            self.journal.entry(tree, key, value);
             if tree == ZONE_TREE {
                 self.zones.zone(key, value);
             } else if tree == SECURITY_TREE || tree == SECURITY_TWIN {
@@ -357,6 +360,7 @@ impl Volume {
                 tally: Tally::default(),
                 named: BTreeSet::new(),
                 stored: BTreeSet::new(),
+                journal: JournalCheck::default(),
                 unkept: BTreeSet::new(),
                 is_cut: false,
             };
@@ -374,7 +378,7 @@ impl Volume {
 
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked, sweep: u64) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, tally, named, stored, unkept, mut is_cut, .. } = scan;
+        let Scan { settings, sums, suspects, circles, zones, tally, named, stored, journal, unkept, mut is_cut, .. } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         verbs.extend(unkept);
         if !walked.is_partial {
@@ -384,6 +388,7 @@ impl Volume {
         for item in &suspects {
             verbs.extend(self.judge_now(item).await?);
         }
+        verbs.extend(self.judge_journal(journal).await?);
         for directory in circles {
             let way = self.store.look([], |view| judge::way_up(view, directory));
             if let Some(Way::Circle(directory)) = readable(way.await)? {

@@ -23,6 +23,7 @@ use crate::checkpoint::Checkpoint;
 use crate::descriptors::Descriptors;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
+use crate::journal::Journal;
 use crate::log::{Log, Synced};
 use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
@@ -33,6 +34,7 @@ use crate::superblock::Superblock;
 use crate::transaction::Transaction;
 use crate::tree::Tree;
 use crate::turnover::Holder;
+use crate::watch::Watches;
 use crate::zones::Zones;
 
 /// The class of a zone of nodes, as the tree of zones has it.
@@ -104,6 +106,10 @@ pub struct Store {
     pub(crate) snapshots: Snapshots,
     /// The security descriptors that files name; what snapshots have of files names the same.
     pub(crate) descriptors: Arc<Descriptors>,
+    /// The change journal.
+    pub(crate) journal: Journal,
+    /// Who is told what happens.
+    pub(crate) watches: Arc<Watches>,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
     /// What the log says of nodes that are lost: tree and key.
@@ -143,31 +149,44 @@ impl Store {
 
     /// Where everything is, as of now.
     pub(crate) fn superblock(&self) -> Superblock {
-        let [compatible, read_only, incompatible] = self.format.features;
-        let features = [compatible, read_only | self.features.load(Ordering::Acquire), incompatible];
+        let [compatible, _, incompatible] = self.format.features;
+        let features = [compatible, self.features.load(Ordering::Acquire), incompatible];
         Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), features, ..self.format }
     }
 
     /// Whether the volume says that it has a feature of the second kind.
     pub(crate) fn has_feature(&self, feature: u64) -> bool {
-        (self.format.features[1] | self.features.load(Ordering::Acquire)) & feature == feature
+        self.features.load(Ordering::Acquire) & feature == feature
     }
 
     /// Has the volume say so, before anything is stored that needs it.
     pub(crate) async fn use_feature(&self, feature: u64) -> Result<(), VolumeError> {
+        self.say_feature(feature, true).await
+    }
+
+    /// Has the volume say so no more, after nothing needs it any more.
+    pub(crate) async fn end_feature(&self, feature: u64) -> Result<(), VolumeError> {
+        self.say_feature(feature, false).await
+    }
+
+    async fn say_feature(&self, feature: u64, is_used: bool) -> Result<(), VolumeError> {
         self.check_failed()?;
         // The size does not change meanwhile.
         let _no_cut = self.checkpoint.lock().await;
         let before = self.superblock();
-        let [compatible, read_only, incompatible] = before.features;
-        let after = Superblock { features: [compatible, read_only | feature, incompatible], ..before };
+        let [compatible, known, incompatible] = before.features;
+        let said = if is_used { known | feature } else { known & !feature };
+        if said == known {
+            return Ok(());
+        }
+        let after = Superblock { features: [compatible, said, incompatible], ..before };
         let [first, second, third] = after.groups();
         // Where power fails in between, the first one counts.
         for at in [third, second, first] {
             let written = self.device.write(at, after.seal(), Durability::Durable).await;
             written.map_err(|error| self.fail(error.into()))?;
         }
-        self.features.fetch_or(feature, Ordering::AcqRel);
+        self.features.store(said, Ordering::Release);
         Ok(())
     }
 

@@ -40,6 +40,8 @@ pub const CLONES: u64 = 2;
 /// The feature of the second kind of flags that says that files have security descriptors or further streams of data:
 /// whoever does not know them would change permissions, or leave data behind.
 pub const DESCRIPTORS: u64 = 4;
+/// That of a volume whose change journal is on: whoever does not know it would leave holes in it.
+pub const JOURNAL: u64 = 1 << 3;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -61,7 +63,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL) != 0
     }
 
     /// Where the log begins.

@@ -7,6 +7,8 @@ use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, TREES};
 
 /// Operations of a transaction, at most.
 pub(crate) const MOST_OPERATIONS: usize = 64;
+/// The same with those that the journal adds.
+pub(crate) const MOST_LOGGED: usize = 4 * MOST_OPERATIONS;
 
 /// One change of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

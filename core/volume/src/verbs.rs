@@ -1,7 +1,8 @@
-//! What can be wrong with a volume, in eight families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in nine families: each finding says what a repair has to look at again.
 //!
 //! ```text
 //!   names    1..   extents   20..   room   30..   nodes   40..   beside   50..   snapshots   60..   clones   63..   security   68..
+//!   journal  74..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -187,6 +188,10 @@ pub enum Verb {
     Unshared { file: u64, end: u64, place: u64 },
     /// Blocks that are kept for snapshots, and that files share: nothing says so of them.
     KeptApart { place: u64 },
+    /// Records of the change journal are missing or cannot be read at a position.
+    JournalGap { usn: u64 },
+    /// What the change journal notes of a file that is open cannot be read.
+    JournalNote { file: u64 },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -254,6 +259,8 @@ impl Verb {
             Self::SharerAlone { place, key } => of(64, [*place, 0, 0], key, None),
             Self::Unshared { file, end, place } => plain(65, [*file, *end, *place]),
             Self::KeptApart { place } => plain(66, [*place, 0, 0]),
+            Self::JournalGap { usn } => plain(74, [*usn, 0, 0]),
+            Self::JournalNote { file } => plain(75, [*file, 0, 0]),
         }
     }
 
@@ -319,6 +326,8 @@ impl Verb {
             69 => Self::SecurityTwin { number: a },
             70 => Self::Stream { file: a, slot: b },
             71 => Self::Reparse { file: a },
+            74 => Self::JournalGap { usn: a },
+            75 => Self::JournalNote { file: a },
             _ => return None,
         })
     }
@@ -331,6 +340,7 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
+            _ if self.is_of_journal() => Severity::Minor,
             10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61..=63 | 65 => Severity::Severe,
             1..=9 | 50 | 60 | 68 | 70 | 71 => Severity::Degraded,
             _ => Severity::Minor,
@@ -339,7 +349,18 @@ impl Verb {
 
     /// Whether it is repaired while the volume is in use.
     pub fn is_online(&self) -> bool {
-        !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
+        self.is_of_journal() || !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
+    }
+
+    /// Whether only the change journal lost something.
+    fn is_of_journal(&self) -> bool {
+        matches!(
+            self,
+            Self::JournalGap { .. }
+                | Self::JournalNote { .. }
+                | Self::NodeLost { tree: crate::JOURNAL_TREE, .. }
+                | Self::NodeMisplaced { tree: crate::JOURNAL_TREE, .. }
+        )
     }
 
     /// Whether it is about files that no name leads to.
@@ -496,6 +517,8 @@ impl fmt::Display for Verb {
             Self::KeptApart { place } => {
                 write!(f, "block {place} is kept for snapshots, and not known to be shared, which it is")
             }
+            Self::JournalGap { usn } => write!(f, "records of the change journal are missing from position {usn} on"),
+            Self::JournalNote { file } => write!(f, "what the change journal notes of file {file} cannot be read"),
         }
     }
 }
@@ -518,7 +541,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 41);
+        assert_eq!(count, 43);
     }
 
     #[test]

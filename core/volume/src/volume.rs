@@ -53,6 +53,8 @@ const LOOKS_TO_A_SYNC: u64 = 10;
 const SYNCS_TO_A_CHECKPOINT: u64 = 2;
 /// After how many of those room that was freed has rested.
 const SYNCS_TO_A_REST: u64 = 12;
+/// Steps in which the journal is cut at once, where no change does it.
+const CUTS_AT_ONCE: usize = 256;
 /// Changes that one opening may count.
 const CHANGES: u32 = 40;
 
@@ -98,7 +100,7 @@ pub struct Volume {
     pub(crate) store: Store,
     pub(crate) names: Arc<Names>,
     is_case_sensitive: bool,
-    pub(crate) open: OpenFiles,
+    pub(crate) open: Arc<OpenFiles>,
     /// Files that have data that waits for its place.
     pub(crate) waiting: Waiting,
     clock: WallClock,
@@ -119,6 +121,8 @@ pub struct Volume {
     pub(crate) cloning: tokio::sync::RwLock<()>,
     /// Snapshots that are read.
     pub(crate) views: Mutex<Views>,
+    /// Held while the journal is switched on or off.
+    pub(crate) journaling: tokio::sync::Mutex<()>,
     /// Held while the size changes.
     pub(crate) resizing: tokio::sync::Mutex<()>,
     /// Whether it becomes smaller.
@@ -250,16 +254,19 @@ impl Volume {
             // What stands in a damaged node waits until that is repaired.
             crate::scan::readable(volume.finish_deferred().await)?;
             crate::scan::readable(volume.take_up_shrink().await)?;
+            crate::scan::readable(volume.close_noted().await)?;
         }
         Ok((volume, gap))
     }
 
     /// Files on trees. It gives out no ids.
     fn on(store: Store, names: Arc<Names>, is_case_sensitive: bool, clock: WallClock) -> Self {
+        let open: Arc<OpenFiles> = Arc::default();
+        store.journal.serve(open.clone(), clock.clone());
         Self {
             names,
             is_case_sensitive,
-            open: OpenFiles::default(),
+            open,
             waiting: Waiting::default(),
             clock,
             ids: Mutex::default(),
@@ -271,6 +278,7 @@ impl Volume {
             reclaiming: tokio::sync::Mutex::new(()),
             cloning: tokio::sync::RwLock::new(()),
             views: Mutex::default(),
+            journaling: tokio::sync::Mutex::new(()),
             resizing: tokio::sync::Mutex::new(()),
             is_shrinking: AtomicBool::new(false),
             unfinished: Mutex::new(None),
@@ -396,6 +404,7 @@ impl Volume {
                 return;
             }
             self.write_back_aged().await;
+            _ = self.settle_journal_some(CUTS_AT_ONCE).await;
             if !look.is_multiple_of(LOOKS_TO_A_SYNC) {
                 continue;
             }

@@ -163,6 +163,7 @@ impl Volume {
             let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
             self.store.settle_blocks(extent.place, piece.blocks).await?;
         }
+        self.note_overwrite(file).await?;
         let write = |piece: &Piece| {
             let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
             let part = data.slice((piece.block * BLOCK_BYTES - offset) as usize, piece.blocks as usize * BLOCK);
@@ -557,6 +558,12 @@ impl Volume {
         end: u64,
         may_prove: bool,
     ) -> Result<(), VolumeError> {
+        if targets.iter().any(|target| target.is_written)
+            && let Err(error) = self.note_overwrite(file).await
+        {
+            self.give_up(targets);
+            return Err(error);
+        }
         let size = held(&file.state).size;
         // Where the file grows, the block that it ended in has nothing new before that end.
         let is_within = |target: &Target| end <= size || target.blocks().end * BLOCK_BYTES <= size;

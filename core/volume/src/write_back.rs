@@ -135,6 +135,7 @@ impl Volume {
         if targets.is_empty() {
             return Ok(false);
         }
+        self.note_overwrite(file).await?;
         self.write_targets(segments, &targets, |_| true, false).await?;
         held(&file.state).written = self.store.data.note();
         self.note_placed(file, &targets, 0, recorded);
@@ -145,6 +146,12 @@ impl Volume {
     async fn write_new(&self, file: &File, segments: &[Segment], pieces: &[Piece]) -> Result<(), VolumeError> {
         let (recorded, _) = held(&file.state).delayed.recorded;
         let targets = self.targets(file, pieces, recorded, Room::Promised, usize::MAX).await?;
+        if targets.iter().any(|target| target.is_written)
+            && let Err(error) = self.note_overwrite(file).await
+        {
+            self.give_up(&targets);
+            return Err(error);
+        }
         let (mut left, mut most) = (&targets[..], TARGETS_AT_ONCE);
         let written = self.write_targets(segments, &targets, |_| true, self.store.log.may_prove()).await;
         let number = self.store.data.note();

@@ -4,6 +4,7 @@ mod bulk;
 mod cuts;
 mod descriptors;
 mod fuzz;
+mod journal;
 mod kinds;
 mod known;
 mod names;

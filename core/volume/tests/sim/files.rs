@@ -20,6 +20,7 @@ use holdfast_volume::{
 use crate::clones::check_empty;
 use crate::damage::lose_newest_root;
 use crate::descriptors;
+use crate::journal::Follower;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 use crate::quotas;
 use crate::resize::resize;
@@ -72,6 +73,8 @@ pub struct Life<'a> {
     handles: Vec<Handle>,
     /// Whether files share blocks.
     clones: bool,
+    /// Who follows the journal, if anybody does.
+    follower: Option<&'a RefCell<Follower>>,
 }
 
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -530,6 +533,9 @@ impl Life<'_> {
 
     async fn live(&mut self) {
         for _ in 0..self.random.range(1..250u32) {
+            if let Some(follower) = self.follower {
+                follow(self.volume, self.random, follower).await;
+            }
             // Histories without clones stay what they were.
             match self.random.range(0..if self.clones { 125 } else { 104 }) {
                 104.. => self.clone_something().await,
@@ -556,6 +562,11 @@ impl Life<'_> {
             self.volume.close(handle).await.expect("it can be closed");
         }
         self.volume.settle_quotas().await.expect("it needs no room");
+        if let Some(follower) = self.follower {
+            let mut own = follower.borrow().clone();
+            own.check(self.volume, self.random).await;
+            follower.replace(own);
+        }
     }
 
     async fn check(&self) {
@@ -571,7 +582,24 @@ async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
     Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
 }
 
+/// Follows the journal a bit, or has it be another one.
+async fn follow(volume: &Volume, random: &SimRandom, follower: &RefCell<Follower>) {
+    // What a crash cuts short is begun anew with what it had.
+    let mut own = follower.borrow().clone();
+    if volume.journal().is_none() || random.chance(1, 300) {
+        own.switch(volume, random).await;
+    }
+    if random.chance(1, 20) {
+        own.follow(volume, random).await;
+        follower.replace(own);
+    }
+}
+
 fn run(seed: u64, delayed_bytes: usize, clones: bool) {
+    run_followed(seed, delayed_bytes, clones, None);
+}
+
+fn run_followed(seed: u64, delayed_bytes: usize, clones: bool, follower: Option<Rc<RefCell<Follower>>>) {
     let world = World::new(seed, delayed_bytes);
     world.format();
     let (device, settings) = (world.disk.clone(), world.settings);
@@ -594,6 +622,7 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
         }
         let (disk, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
         let (opened, resizes, is_last) = (opened.clone(), world.random.chance(1, 2), life == 4);
+        let follower = follower.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
             let volume = open(disk.clone(), settings).await;
@@ -606,6 +635,11 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
             quotas::check(&volume, &files).await;
+            if let Some(follower) = &follower {
+                let mut own = follower.borrow().clone();
+                own.check(&volume, &random).await;
+                follower.replace(own);
+            }
             let mut life = Life {
                 volume: &volume,
                 random: &random,
@@ -613,6 +647,7 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
                 caller: Caller::default(),
                 handles: Vec::new(),
                 clones,
+                follower: follower.as_deref(),
             };
             let working = Cell::new(true);
             let living = async {
@@ -651,6 +686,15 @@ fn files_that_share_blocks_stay_apart() {
 }
 
 #[test]
+fn whoever_follows_the_journal_has_all_changes_over_crashes() {
+    holdfast_harness::over_seeds(1000, |seed| {
+        let follower = Rc::new(RefCell::new(Follower::default()));
+        let delayed = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
+        run_followed(seed, delayed, seed / 4 % 2 == 1, Some(follower));
+    });
+}
+
+#[test]
 fn seeds_that_found_something_stay_good() {
     // Room that was freed and given out again between an older root and the newest one, which was lost.
     [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, false));
@@ -663,4 +707,6 @@ fn seeds_that_found_something_stay_good() {
     run(50_241, 40 << 10, false);
     // A directory that inherits just what its mode says.
     run(651_344, 64 << 20, false);
+    // A zone of data that was given out of while it became one of nodes.
+    run_followed(774, 200 << 10, false, Some(Rc::default()));
 }

@@ -9,6 +9,7 @@ mod descriptors;
 mod files;
 mod full;
 mod hostile;
+mod journal;
 mod model;
 mod plain;
 mod quotas;
@@ -20,6 +21,7 @@ mod streams;
 mod thin;
 mod together;
 mod trimmed;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
