@@ -14,6 +14,7 @@ pub mod export;
 pub mod history;
 mod id;
 pub mod job;
+pub mod journal;
 pub mod notify;
 pub mod plan;
 pub mod pool;
@@ -46,6 +47,7 @@ pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rate
 pub use holdfast_model::Condition;
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
+pub use journal::{JournalEntries, JournalEntry, JournalReason, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
 pub use notify::{
     CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged,
     NotifyChannelKind, NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged,

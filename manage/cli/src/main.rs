@@ -11,6 +11,7 @@ mod daemon;
 mod demo;
 mod documentation;
 mod jobs;
+mod journals;
 mod login;
 mod notify;
 mod output;

@@ -13,7 +13,7 @@ use crate::arguments::{QuotaCommand, QuotaSubject, VolumeCommand};
 use crate::client::{Client, segment};
 use crate::output::{harmless, print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
-use crate::{acls, jobs};
+use crate::{acls, jobs, journals};
 
 /// Where the API has a volume.
 pub(crate) fn volume_path(volume: &SpacePath) -> String {
@@ -89,6 +89,7 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             print(json, &client.get::<VolumeUsage>(&path).await?)
         }
         VolumeCommand::Acl(command) => acls::acl_command(client, json, command).await,
+        VolumeCommand::Journal(command) => journals::journal_command(client, json, command).await,
         VolumeCommand::Quota(command) => quota_command(client, json, command).await,
         VolumeCommand::Scan { volume, start } => {
             jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await

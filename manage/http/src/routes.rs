@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod exports;
 pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod journals;
 pub(crate) mod live;
 pub(crate) mod notifications;
 pub(crate) mod pools;

@@ -22,8 +22,8 @@ use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
 use holdfast_tests::rounds::{median, number, text};
 use holdfast_tests::scene::Scene;
-use holdfast_volume::Volume;
-use holdfast_volume::service::{Caller, FileService, Handle, OpenMode, Remove};
+use holdfast_volume::service::{Caller, FileService, Flush, OpenMode, Remove};
+use holdfast_volume::{Handle, Volume};
 
 const CHUNK: usize = 1 << 20;
 
@@ -51,7 +51,7 @@ async fn cloned(volume: &Volume, from: &Handle, bytes: u64, name: &str) -> f64 {
     let id = volume.create(&caller, volume.root(), name.as_bytes(), &NEW).await.expect("created").id;
     let to = volume.open(&caller, id, OpenMode { read: true, write: true, truncate: false }).await.expect("opened");
     volume.clone_range((from, 0), (&to, 0), bytes).await.expect("cloned");
-    volume.fsync(&to, false).await.expect("durable");
+    volume.flush(id, Flush::All).await.expect("durable");
     let took = begun.elapsed().as_secs_f64() * 1000.0;
     volume.close(to).await.expect("closed");
     took
@@ -64,7 +64,7 @@ async fn on_volume(volume: &Volume, amount: Amount) -> Took {
     for at in (0..amount.bytes).step_by(CHUNK) {
         volume.write(&file, at, IoBuf::zeroed(CHUNK).freeze(), CHUNK).await.expect("written");
     }
-    volume.fsync(&file, false).await.expect("durable");
+    volume.flush(id, Flush::All).await.expect("durable");
     let mut took = Took::default();
     for (kind, took) in took.iter_mut().enumerate() {
         for round in 0..amount.rounds {
@@ -76,7 +76,7 @@ async fn on_volume(volume: &Volume, amount: Amount) -> Took {
         for step in 0..amount.pages {
             volume.write(&file, amount.page(step), IoBuf::zeroed(PAGE).freeze(), PAGE).await.expect("written");
         }
-        volume.fsync(&file, false).await.expect("durable");
+        volume.flush(id, Flush::All).await.expect("durable");
     }
     volume.close(file).await.expect("closed");
     took

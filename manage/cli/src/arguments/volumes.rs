@@ -93,6 +93,43 @@ pub enum AclCommand {
     },
 }
 
+/// What to do with change journals.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Switch the change journal on, or give it another size
+    Set {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// How much of the last changes to keep at least, 64 KiB to 4 GiB; 64 MiB for a new one
+        #[arg(long)]
+        size: Option<ByteSize>,
+    },
+    /// Show the change journal
+    Show {
+        /// POOL/VOLUME
+        volume: SpacePath,
+    },
+    /// Read what changed
+    Read {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// The position from which to read, as an earlier reading ended; the first one that there is without it
+        #[arg(long, value_name = "POSITION")]
+        from: Option<u64>,
+        /// Go on with what happens, until Ctrl-C
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Switch the change journal off; its records are gone
+    Remove {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// Confirm: programs that follow it have to look at all files afterwards
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -182,6 +219,9 @@ pub enum VolumeCommand {
     /// Limit what directory trees, users and groups of a volume take
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Keep a record of what changes on a volume, for programs that follow it
+    #[command(subcommand)]
+    Journal(JournalCommand),
     /// Permissions of files, by the rules of Windows
     #[command(subcommand)]
     Acl(AclCommand),
