@@ -39,14 +39,17 @@ pub(crate) async fn journal_command(client: &Client, json: bool, command: Journa
             let mut query = from.map_or_else(String::new, |from| format!("?from={from}"));
             loop {
                 let some: JournalEntries = client.get(&format!("{base}{query}")).await?;
-                if !some.entries.is_empty() || some.gap {
+                let is_end = some.entries.is_empty();
+                if !is_end || some.gap || !follow {
                     print(json, &some)?;
                 }
+                // A program goes on by itself from where an answer ends.
+                if !follow && (json || is_end) {
+                    return Ok(());
+                }
                 query = format!("?id={}&from={}", some.id, some.next);
-                match (some.entries.is_empty(), follow) {
-                    (true, false) => return Ok(()),
-                    (true, true) => tokio::time::sleep(FOLLOW).await,
-                    (false, _) => {}
+                if is_end {
+                    tokio::time::sleep(FOLLOW).await;
                 }
             }
         }

@@ -109,7 +109,7 @@ pub enum JournalCommand {
         /// POOL/VOLUME
         volume: SpacePath,
     },
-    /// Read what changed
+    /// Read what changed; with --json up to 1000 records, and the position from which to go on
     Read {
         /// POOL/VOLUME
         volume: SpacePath,

@@ -29,6 +29,9 @@ fn words(reasons: &[JournalReason]) -> String {
 
 impl Shown for JournalEntries {
     fn text(&self) -> String {
+        if self.entries.is_empty() && !self.gap {
+            return format!("nothing changed from position {} on", self.next);
+        }
         let rows = self
             .entries
             .iter()
