@@ -10,7 +10,7 @@
 //! Invariant: there is at most one [`File`] for each file that is open.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_model::BLOCK_BYTES;
@@ -72,9 +72,16 @@ pub struct File {
     /// Shared by reads and by writes in place; alone for whoever changes its length or extents.
     pub(crate) data: tokio::sync::RwLock<()>,
     pub(crate) state: Mutex<State>,
+    /// Whether its blocks get checksums of their own. It changes only while the data is locked for one.
+    pub(crate) strict: AtomicBool,
 }
 
 impl File {
+    /// Whether its blocks get checksums of their own, so that none is written over.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict.load(Ordering::Relaxed)
+    }
+
     /// Attributes as they are with what is not logged yet.
     pub(crate) fn refresh(&self, facts: &mut Attributes) {
         let state = held(&self.state);
@@ -157,7 +164,12 @@ impl OpenFiles {
     pub fn enter(&self, id: FileId, whose: Use) -> Arc<File> {
         let mut part = held(self.part(id.number));
         let known = part.files.entry(id.number).or_insert_with(|| {
-            let file = File { id, data: tokio::sync::RwLock::new(()), state: Mutex::default() };
+            let file = File {
+                id,
+                data: tokio::sync::RwLock::new(()),
+                state: Mutex::default(),
+                strict: AtomicBool::new(false),
+            };
             Known { file: Arc::new(file), uses: 0, handles: 0, is_kept: false }
         });
         known.uses += 1;

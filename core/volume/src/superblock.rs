@@ -40,6 +40,9 @@ pub const CLONES: u64 = 2;
 /// The feature of the second kind of flags that says that files have security descriptors or further streams of data:
 /// whoever does not know them would change permissions, or leave data behind.
 pub const DESCRIPTORS: u64 = 4;
+/// The one of the same kind that says that extents have checksums of their own: whoever does not know it would write over
+/// blocks, and leave the checksums as they were.
+pub const CHECKSUMS: u64 = 16;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -61,7 +64,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | CHECKSUMS) != 0
     }
 
     /// Where the log begins.

@@ -24,6 +24,26 @@ use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, rea
 use crate::quotas;
 use crate::resize::resize;
 use crate::snapshots;
+use crate::strict;
+
+/// What the operations of a history are. Each has those of the one before, so that its own seeds stay what they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Plain,
+    Clones,
+    Strict,
+}
+
+impl Sort {
+    /// Numbers that operations are drawn by.
+    fn operations(self) -> u32 {
+        match self {
+            Self::Plain => 104,
+            Self::Clones => 125,
+            Self::Strict => 145,
+        }
+    }
+}
 
 struct World {
     sim: Sim,
@@ -70,8 +90,8 @@ pub struct Life<'a> {
     pub model: &'a RefCell<Model>,
     pub caller: Caller,
     handles: Vec<Handle>,
-    /// Whether files share blocks.
-    clones: bool,
+    /// What its operations are.
+    sort: Sort,
 }
 
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -221,6 +241,7 @@ impl Life<'_> {
                     owner: (caller.uid, gid),
                     security: None,
                     dos: DosAttributes::empty(),
+                    integrity: strict::inherited(above, kind),
                     streams: Default::default(),
                     reparse: None,
                     target: target.clone(),
@@ -531,8 +552,9 @@ impl Life<'_> {
     async fn live(&mut self) {
         for _ in 0..self.random.range(1..250u32) {
             // Histories without clones stay what they were.
-            match self.random.range(0..if self.clones { 125 } else { 104 }) {
-                104.. => self.clone_something().await,
+            match self.random.range(0..self.sort.operations()) {
+                125.. => self.prove().await,
+                104..125 => self.clone_something().await,
                 100..104 => snapshots::step(self.volume, self.random, self.model).await,
                 0..22 => self.create().await,
                 22..30 => self.remove().await,
@@ -559,6 +581,7 @@ impl Life<'_> {
     }
 
     async fn check(&self) {
+        strict::check(self.volume).await;
         quotas::check(self.volume, &self.files()).await;
         assert_eq!(
             self.volume.usage(self.volume.root()).await.map(|usage| usage.files),
@@ -571,7 +594,7 @@ async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
     Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
 }
 
-fn run(seed: u64, delayed_bytes: usize, clones: bool) {
+fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
     let world = World::new(seed, delayed_bytes);
     world.format();
     let (device, settings) = (world.disk.clone(), world.settings);
@@ -602,6 +625,7 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;
             snapshots::recover(&volume, &model).await;
+            strict::check(&volume).await;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
@@ -612,7 +636,7 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
                 model: &model,
                 caller: Caller::default(),
                 handles: Vec::new(),
-                clones,
+                sort,
             };
             let working = Cell::new(true);
             let living = async {
@@ -642,25 +666,36 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
 #[test]
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
     // Some with hardly any memory for data that waits, and some without.
-    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], false));
+    holdfast_harness::over_seeds(700, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Plain)
+    });
 }
 
 #[test]
 fn files_that_share_blocks_stay_apart() {
-    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], true));
+    holdfast_harness::over_seeds(700, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Clones)
+    });
+}
+
+#[test]
+fn what_strict_files_hold_is_as_their_checksums_say() {
+    holdfast_harness::over_seeds(700, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Strict)
+    });
 }
 
 #[test]
 fn seeds_that_found_something_stay_good() {
     // Room that was freed and given out again between an older root and the newest one, which was lost.
-    [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, false));
+    [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, Sort::Plain));
     // A file without a name that is open while what lies above the new end is moved.
-    run(3_500_019, 0, false);
+    run(3_500_019, 0, Sort::Plain);
     // Refused writes that had changed a part of what they were to write over, and one that a crash cut in two.
-    run(20_561, 40 << 10, false);
-    run(30_788, 64 << 20, false);
-    run(40_549, 40 << 10, false);
-    run(50_241, 40 << 10, false);
+    run(20_561, 40 << 10, Sort::Plain);
+    run(30_788, 64 << 20, Sort::Plain);
+    run(40_549, 40 << 10, Sort::Plain);
+    run(50_241, 40 << 10, Sort::Plain);
     // A directory that inherits just what its mode says.
-    run(651_344, 64 << 20, false);
+    run(651_344, 64 << 20, Sort::Plain);
 }
