@@ -24,6 +24,7 @@ use holdfast_identity::{
 };
 
 use crate::error::{ErrorKind, VolumeError};
+use crate::integrity::Integrity;
 use crate::open_files::Handle;
 use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
@@ -629,6 +630,11 @@ impl FileService for Browsed {
     ) -> Result<(), VolumeError> {
         self.check_now(&[id])?;
         self.volume.remove_reparse(caller, id, tag, guid).await
+    }
+
+    async fn set_integrity(&self, caller: &Caller, id: FileId, to: Integrity) -> Result<Attributes, VolumeError> {
+        self.check_now(&[id])?;
+        self.volume.set_integrity(caller, id, to).await
     }
 
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {

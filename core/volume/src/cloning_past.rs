@@ -176,7 +176,8 @@ impl Volume {
             }
         };
         let part = extent.part(0, blocks);
-        let given = self.give_blocks(target, range, done, |_| Ok((done + u64::from(blocks), vec![(done, part)])));
+        let given =
+            self.give_blocks(target, range, done, |_| Ok((done + u64::from(blocks), vec![(done, part.clone())])));
         Ok(given.await? - done)
     }
 

@@ -313,13 +313,13 @@ impl Volume {
         }
         let pieces = self.pieces(file, from, to).await?;
         // What others have is not written over: it has no place yet that could be promised.
-        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_others(piece)) {
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_others(file, piece)) {
             return Ok(false);
         }
         let end_block = size / BLOCK_BYTES;
-        if end_block < from && !is_inline && (self.store.snapshots.newest() != 0 || self.store.has_clones()) {
+        if end_block < from && !is_inline && self.may_be_kept(file) {
             let last = self.pieces(file, end_block, end_block + 1).await?;
-            if last.iter().any(|piece| self.is_others(piece)) {
+            if last.iter().any(|piece| self.is_others(file, piece)) {
                 return Ok(false);
             }
         }

@@ -5,10 +5,11 @@
 use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::error::VolumeError;
+use crate::sums::{MOST_SUMMED, Sums};
 
 /// Blocks of a file that lie side by side on the device. Those at place 0, where no data can be, are lost: reading them is
 /// an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The first block, counted from the beginning of the device.
     pub place: u64,
@@ -20,18 +21,27 @@ pub(crate) struct Extent {
     pub is_written: bool,
     /// Whether others may have the same blocks, which are not written over then. They hold data.
     pub is_shared: bool,
+    /// Checksums of the blocks, if the volume keeps them. Such blocks hold data, and are not written over.
+    pub sums: Option<Sums>,
 }
 
 /// Flags of a value.
 const WRITTEN: u8 = 1;
 const SHARED: u8 = 2;
+const SUMMED: u8 = 4;
 
 impl Extent {
     /// As a value of a tree.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
+        let sums = self.sums.as_ref().filter(|_| self.is_written);
+        debug_assert!(sums.is_none_or(|sums| sums.len() == self.blocks), "one for each block");
         let flags = if self.is_written { WRITTEN } else { 0 } | if self.is_shared { SHARED } else { 0 };
+        let flags = flags | if sums.is_some() { SUMMED } else { 0 };
         writer.u64(self.place).u32(self.blocks).u64(self.birth).u8(flags);
+        if let Some(sums) = sums {
+            sums.encode(&mut writer);
+        }
         writer.into_bytes()
     }
 
@@ -41,7 +51,10 @@ impl Extent {
             let (place, blocks, birth, flags) = (reader.u64()?, reader.u32()?, reader.u64()?, reader.u8()?);
             // What is shared holds data: nothing else is cloned.
             let is_shared = flags & SHARED != 0;
-            Ok(Self { place, blocks, birth, is_written: is_shared || flags & WRITTEN != 0, is_shared })
+            let is_written = is_shared || flags & WRITTEN != 0;
+            let is_summed = is_written && flags & SUMMED != 0;
+            let sums = if is_summed { Some(Sums::decode(&mut reader, blocks)?) } else { None };
+            Ok(Self { place, blocks, birth, is_written, is_shared, sums })
         };
         let extent = read(Reader::new(value)).map_err(|_| VolumeError::corrupt("an extent is not whole"))?;
         if extent.blocks == 0 || extent.place.checked_add(extent.blocks.into()).is_none_or(|end| end >= 1 << 51) {
@@ -52,7 +65,7 @@ impl Extent {
 
     /// The same blocks of the file, of which nobody knows any more where their bytes are.
     pub fn lost(&self) -> Self {
-        Self { place: 0, is_written: true, is_shared: false, ..*self }
+        Self { place: 0, is_written: true, is_shared: false, sums: None, ..*self }
     }
 
     /// Whether its bytes are lost.
@@ -69,7 +82,17 @@ impl Extent {
     pub fn part(&self, skip: u32, blocks: u32) -> Self {
         debug_assert!(skip + blocks <= self.blocks);
         let place = if self.is_lost() { 0 } else { self.place + u64::from(skip) };
-        Self { place, blocks, ..*self }
+        let sums = self.sums.as_ref().map(|sums| sums.part(skip, blocks));
+        Self { place, blocks, sums, ..*self }
+    }
+
+    /// Whether one behind it, in the file and on the device, may be one with it as far as checksums go.
+    pub fn joins_sums(&self, next: &Self) -> bool {
+        match (&self.sums, &next.sums) {
+            (None, None) => true,
+            (Some(_), Some(_)) => self.blocks.saturating_add(next.blocks) <= MOST_SUMMED,
+            _ => false,
+        }
     }
 
     /// The block behind it on the device.
@@ -88,7 +111,7 @@ pub(crate) fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
             .flat_map(|extent| {
                 let end = extent.place + u64::from(extent.blocks);
                 let part = |from: u64, to: u64| {
-                    (from < to).then(|| Extent { place: from, blocks: (to - from) as u32, ..extent })
+                    (from < to).then(|| extent.part((from - extent.place) as u32, (to - from) as u32))
                 };
                 [part(extent.place, end.min(from)), part(extent.place.max(to), end)]
             })

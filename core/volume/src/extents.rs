@@ -13,6 +13,9 @@ use crate::keys;
 use crate::open_files::File;
 use crate::record::Record;
 use crate::store::held;
+use crate::sums::Sums;
+
+use crate::superblock::CHECKSUMS;
 use crate::volume::Volume;
 
 /// Extents that one change takes out or puts in, at most.
@@ -25,7 +28,7 @@ pub(crate) const LOST: &str = "the bytes of this range were lost: write it anew"
 pub(crate) const MAIN: u32 = 0;
 
 /// What lies under a part of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ground {
     /// Data that waits in memory for its place. Only readers are told.
     Delayed,
@@ -40,7 +43,7 @@ pub(crate) enum Ground {
 }
 
 /// A part of a file with one ground.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub block: u64,
     pub blocks: u64,
@@ -51,12 +54,12 @@ impl Piece {
     /// What of it lies in a range of blocks that is within it, if that has any.
     pub fn part(&self, range: std::ops::Range<u64>) -> Option<Self> {
         let blocks = range.end.saturating_sub(range.start);
-        let part = |extent: Extent| extent.part((range.start - self.block) as u32, blocks as u32);
-        let ground = match self.ground {
+        let part = |extent: &Extent| extent.part((range.start - self.block) as u32, blocks as u32);
+        let ground = match &self.ground {
             _ if blocks == 0 => return None,
             Ground::Written(extent) => Ground::Written(part(extent)),
             Ground::Unwritten(extent) => Ground::Unwritten(part(extent)),
-            ground => ground,
+            ground => ground.clone(),
         };
         Some(Self { block: range.start, blocks, ground })
     }
@@ -147,7 +150,7 @@ pub(crate) fn put_over(
     let old = touching(view, file, *from, to, 2 * EXTENTS_AT_ONCE)?;
     let mut pieces = new.to_vec();
     for (start, extent) in &old {
-        let (mut at, end) = (*start, end(&(*start, *extent)));
+        let (mut at, end) = (*start, start + u64::from(extent.blocks));
         let part = |from: u64, to: u64| (from, extent.part((from - start) as u32, (to - from) as u32));
         for (first, over) in new {
             let behind = first + u64::from(over.blocks);
@@ -171,7 +174,7 @@ pub(crate) fn share(view: &mut View<'_>, file: u64, range: std::ops::Range<u64>)
         let end = start + u64::from(extent.blocks);
         let (first, last) = ((*start).max(range.start), end.min(reached));
         if first >= last || !extent.is_own() {
-            pieces.push((*start, *extent));
+            pieces.push((*start, extent.clone()));
             continue;
         }
         let part = |from: u64, to: u64| (from, extent.part((from - start) as u32, (to - from) as u32));
@@ -210,20 +213,25 @@ fn exchange(
             && *before + u64::from(last.blocks) == start
             && last.end() == extent.place
             && (last.is_written, last.is_shared) == (extent.is_written, extent.is_shared)
+            && last.joins_sums(&extent)
             && view.are_alike(last.birth, extent.birth)
             && let Some(blocks) = last.blocks.checked_add(extent.blocks)
         {
             last.blocks = blocks;
             last.birth = last.birth.max(extent.birth);
+            last.sums = Sums::join(last.sums.take().into_iter().chain(extent.sums));
             continue;
         }
         joined.push((start, extent));
     }
     let by_end = |list: &[(u64, Extent)]| -> BTreeMap<u64, Extent> {
-        list.iter().map(|(start, extent)| (start + u64::from(extent.blocks), *extent)).collect()
+        list.iter().map(|(start, extent)| (start + u64::from(extent.blocks), extent.clone())).collect()
     };
     let (before, after) = (by_end(old), by_end(&joined));
     let shard = keys::shard(file);
+    if after.values().any(|extent| extent.sums.is_some()) {
+        view.need_feature(CHECKSUMS)?;
+    }
     for end in before.keys().filter(|end| !after.contains_key(end)) {
         view.remove(shard, keys::extent(file, MAIN, *end))?;
     }

@@ -9,6 +9,7 @@ use crate::access;
 use crate::change::{Need, View};
 use crate::cloning::CloneRange;
 use crate::error::{ErrorKind, VolumeError};
+use crate::integrity::Integrity;
 use crate::keys;
 use crate::open_files::{File, Handle, Left, Stamped, Use};
 use crate::record::Record;
@@ -241,6 +242,7 @@ impl FileService for Volume {
                 (state.is_loaded, state.is_inline, state.logged) = (true, true, logged);
                 state.recorded = (record.accessed, record.modified);
                 drop(state);
+                file.strict.store(record.is_strict(), std::sync::atomic::Ordering::Relaxed);
                 let mode = OpenMode { read: true, write: true, truncate: false };
                 Ok((record.facts(id.number), Handle { file, mode }))
             }
@@ -482,6 +484,11 @@ impl FileService for Volume {
         guid: Option<[u8; 16]>,
     ) -> Result<(), VolumeError> {
         self.remove_reparse_of(caller, id, (tag, guid)).await
+    }
+
+    async fn set_integrity(&self, caller: &Caller, id: FileId, to: Integrity) -> Result<Attributes, VolumeError> {
+        self.make_room().await;
+        self.set_integrity_of(caller, id, to).await
     }
 
     async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {

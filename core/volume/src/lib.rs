@@ -46,6 +46,8 @@
 //!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
+//!  sums.rs        checksums of blocks of strict files      integrity.rs    which files have them, and from when on
+//!  checked.rs     blocks held against them, and healed    scrub.rs        all of them read, in every copy
 //!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
 //!  observe.rs     what a transaction does to files            journal.rs      kept, for those who ask later
 //!  watch.rs       told, to those who wait
@@ -63,6 +65,7 @@ mod browse;
 mod cache;
 mod capture;
 mod change;
+mod checked;
 mod checkpoint;
 mod cloning;
 mod cloning_past;
@@ -79,6 +82,7 @@ mod flush;
 mod graft;
 mod ground;
 mod grow;
+mod integrity;
 mod journal;
 mod keys;
 mod length;
@@ -113,6 +117,7 @@ mod room;
 mod rooms;
 pub mod salvage;
 mod scan;
+mod scrub;
 mod security;
 pub mod service;
 mod sharing;
@@ -120,6 +125,7 @@ mod shrink;
 mod snapshots;
 mod store;
 mod streams;
+mod sums;
 pub mod superblock;
 mod transaction;
 mod tree;
@@ -136,8 +142,10 @@ mod write_back;
 mod zones;
 
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
+pub use checked::{ChecksumCounts, DamageOutcome, DamagedBlock};
 pub use differences::{Difference, DifferencesFrom, Version};
 pub use error::{ErrorKind, VolumeError};
+pub use integrity::Integrity;
 pub use journal::{JournalRead, JournalRecord, JournalState, Reasons};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
@@ -145,6 +153,7 @@ pub use quota::{Limits, Quota, QuotaState, Subject};
 pub use reinherit::Reinheriting;
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
+pub use scrub::{ScrubFrom, Scrubbed};
 pub use shrink::{ShrinkPlan, Steps};
 pub use snapshots::{MOST_SNAPSHOTS, Snapshot};
 pub use store::{Format, Settings, Store};

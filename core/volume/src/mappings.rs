@@ -25,8 +25,11 @@ use crate::volume::Volume;
 
 /// Leaves that are kept for a file.
 const MOST_PARTS: usize = 4;
-/// Extents that are kept for all files together: 32 MiB.
+/// Extents that are kept for all files together: 40 MiB.
 const MOST_EXTENTS: usize = 1 << 20;
+
+/// Checksums that take as much memory as an extent.
+const SUMS_OF_EXTENT: usize = 8;
 
 /// Extents of a part of a file, in order; what none of them covers is a hole.
 #[derive(Debug)]
@@ -39,6 +42,14 @@ pub(crate) struct Mapping {
     pub extents: Vec<(u64, Extent)>,
 }
 
+impl Mapping {
+    /// What its memory counts for, in extents without checksums.
+    fn weight(&self) -> usize {
+        let sums = self.extents.iter().filter_map(|(_, extent)| extent.sums.as_ref());
+        self.extents.len() + sums.map(|sums| 1 + sums.len() as usize / SUMS_OF_EXTENT).sum::<usize>()
+    }
+}
+
 /// A mapping that is kept, and counted as long as anybody has it.
 #[derive(Debug)]
 struct Kept {
@@ -48,14 +59,14 @@ struct Kept {
 
 impl Kept {
     fn new(mapping: Arc<Mapping>, count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(mapping.extents.len(), Ordering::Relaxed);
+        count.fetch_add(mapping.weight(), Ordering::Relaxed);
         Self { mapping, count: count.clone() }
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.count.fetch_sub(self.mapping.extents.len(), Ordering::Relaxed);
+        self.count.fetch_sub(self.mapping.weight(), Ordering::Relaxed);
     }
 }
 
@@ -191,8 +202,9 @@ impl Volume {
             let (start, extent) = extents::decode(key, value)?;
             // What lies where no data can be is nobody's to read, and must not be written over.
             let is_data = self.store.is_data(extent.place, extent.blocks);
+            let end = start + u64::from(extent.blocks);
             extents.push((start, if is_data { extent } else { extent.lost() }));
-            if start + u64::from(extent.blocks) >= until {
+            if end >= until {
                 return Ok((extents, false));
             }
         }

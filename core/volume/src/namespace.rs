@@ -8,6 +8,7 @@ use holdfast_identity::SecurityDescriptor;
 use crate::access::{self, EXECUTE, SET_GID};
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
+use crate::integrity::Integrity;
 use crate::keys;
 use crate::names::Names;
 use crate::quota::Enforce;
@@ -143,6 +144,7 @@ impl Volume {
     pub(crate) fn new_record(&self, caller: &Caller, directory: &Record, new: &NewFile<'_>, id: FileId) -> Record {
         let now = self.now();
         let is_directory = new.kind == FileKind::Directory;
+        let is_proven = is_directory || new.kind == FileKind::Regular;
         let mut mode = new.mode & 0o7777;
         let inherits = directory.mode & SET_GID != 0;
         if inherits && is_directory {
@@ -151,7 +153,7 @@ impl Volume {
         let mut record = Record {
             generation: id.generation,
             kind: new.kind,
-            attributes: 0,
+            attributes: if is_proven { directory.attributes & Integrity::ATTRIBUTES.bits() } else { 0 },
             mode,
             uid: caller.uid,
             gid: if inherits { directory.gid } else { caller.gid },

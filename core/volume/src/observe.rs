@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use crate::SHARED_TREES;
 use crate::change::{Stop, View};
 use crate::extent::{Extent, without};
+use crate::integrity::Integrity;
 use crate::journal::Reasons;
 use crate::keys::{self, kind};
 use crate::record::{DirectoryEntry, Link, Record};
@@ -227,8 +228,12 @@ fn compare(before: &Record, after: &Record, seen: &Seen<'_>) -> Result<Reasons, 
     if owner(before) != owner(after) {
         reasons |= Reasons::SECURITY_CHANGE;
     }
-    if (before.attributes, before.created) != (after.attributes, after.created) {
+    let plain = |record: &Record| record.attributes & !Integrity::ATTRIBUTES.bits();
+    if (plain(before), before.created) != (plain(after), after.created) {
         reasons |= Reasons::BASIC_INFO_CHANGE;
+    }
+    if plain(before) ^ before.attributes != plain(after) ^ after.attributes {
+        reasons |= Reasons::INTEGRITY_CHANGE;
     }
     if after.kind != FileKind::Regular {
         return Ok(reasons);
@@ -241,7 +246,6 @@ fn compare(before: &Record, after: &Record, seen: &Seen<'_>) -> Result<Reasons, 
             }
         }
         std::cmp::Ordering::Greater => reasons |= Reasons::DATA_TRUNCATION,
-        // Its time is set by hand, or by whoever wrote to it.
         std::cmp::Ordering::Equal => {
             // Its time is set by hand, or by whoever wrote to it.
             let is_touched = before.modified != after.modified && !seen.reasons.has(Reasons::BASIC_INFO_CHANGE);
@@ -258,11 +262,11 @@ fn is_overwritten(before: &Record, after: &Record, seen: &Seen<'_>) -> bool {
     if let (Some(old), Some(new)) = (&before.inline, &after.inline) {
         return !new.starts_with(old);
     }
-    seen.old.iter().any(|old| old.is_written && !without(vec![*old], &seen.new).is_empty())
+    seen.old.iter().any(|old| old.is_written && !without(vec![old.clone()], &seen.new).is_empty())
 }
 
 /// Whether data lies where none did, or other data.
 fn is_filled(before: &Record, after: &Record, seen: &Seen<'_>) -> bool {
-    let written = |all: &[Extent]| all.iter().filter(|extent| extent.is_written).copied().collect::<Vec<_>>();
+    let written = |all: &[Extent]| all.iter().filter(|extent| extent.is_written).cloned().collect::<Vec<_>>();
     is_overwritten(before, after, seen) || !without(written(&seen.new), &written(&seen.old)).is_empty()
 }

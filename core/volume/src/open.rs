@@ -160,6 +160,8 @@ impl Store {
             ended: AtomicBool::new(false),
             left_out: Mutex::default(),
             mended: AtomicU64::new(0),
+            checks: Arc::default(),
+            snapshot: None,
             is_damaged: AtomicBool::new(false),
             first_zone: 0,
             device: media.device.clone(),

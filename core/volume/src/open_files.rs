@@ -10,7 +10,7 @@
 //! Invariant: there is at most one [`File`] for each file that is open.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_model::BLOCK_BYTES;
@@ -76,9 +76,16 @@ pub struct File {
     pub(crate) state: Mutex<State>,
     /// Who changes it, for the journal.
     pub(crate) source: AtomicU32,
+    /// Whether its blocks get checksums of their own. It changes only while the data is locked for one.
+    pub(crate) strict: AtomicBool,
 }
 
 impl File {
+    /// Whether its blocks get checksums of their own, so that none is written over.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict.load(Ordering::Relaxed)
+    }
+
     /// Attributes as they are with what is not logged yet.
     pub(crate) fn refresh(&self, facts: &mut Attributes) {
         let state = held(&self.state);
@@ -161,8 +168,13 @@ impl OpenFiles {
     pub fn enter(&self, id: FileId, whose: Use) -> Arc<File> {
         let mut part = held(self.part(id.number));
         let known = part.files.entry(id.number).or_insert_with(|| {
-            let (data, state) = (tokio::sync::RwLock::new(()), Mutex::default());
-            let file = File { id, data, state, source: AtomicU32::new(0) };
+            let file = File {
+                id,
+                data: tokio::sync::RwLock::new(()),
+                state: Mutex::default(),
+                source: AtomicU32::new(0),
+                strict: AtomicBool::new(false),
+            };
             Known { file: Arc::new(file), uses: 0, handles: 0, is_kept: false }
         });
         known.uses += 1;

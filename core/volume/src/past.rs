@@ -105,6 +105,8 @@ impl Store {
             first_zone: superblock.zones(),
             format: self.format,
             descriptors: self.descriptors.clone(),
+            checks: self.checks.clone(),
+            snapshot: Some(generation),
             ..Store::on(self.media.clone(), &superblock, root, (log, data), settings)
         };
         for (zone, stored) in held(&self.rooms).all_stored() {

@@ -3,6 +3,7 @@
 //! Invariant: a read sees each block as one write left it, and nothing of what is beyond the file.
 
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 use holdfast_device::{IoBuf, IoSlice};
@@ -59,10 +60,12 @@ impl Volume {
             return Err(VolumeError::corrupt(extents::LOST));
         }
         let read = |piece: &Piece| {
-            let Ground::Written(extent) = piece.ground else { return None };
+            let Ground::Written(extent) = &piece.ground else { return None };
             Some(self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new((piece.blocks * BLOCK_BYTES) as usize)))
         };
+        let is_summed = |piece: &Piece| matches!(&piece.ground, Ground::Written(extent) if extent.sums.is_some());
         let bufs: SmallVec<[IoBuf; 1]> = match &pieces[..] {
+            some if some.iter().any(is_summed) => Box::pin(self.read_pieces(file, some)).await?,
             [piece] => match read(piece) {
                 Some(reading) => SmallVec::from([reading.await?]),
                 None => SmallVec::new(),
@@ -165,6 +168,7 @@ impl Volume {
         if !std::mem::replace(&mut state.is_loaded, true) {
             state.size = record.size;
             state.is_inline = record.inline.is_some();
+            file.strict.store(record.is_strict(), Ordering::Relaxed);
             state.recorded = (record.accessed, record.modified);
             // What went through handles that are closed counts as this one's.
             (state.logged, state.written) = (self.store.last(), self.store.data.written());

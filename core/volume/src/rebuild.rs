@@ -301,7 +301,7 @@ impl Volume {
                     // A snapshot may have it, whichever they are.
                     let has_snapshots = self.store.snapshots.newest() != 0;
                     let birth = if has_snapshots { 0 } else { held(&self.store.rooms).coming() };
-                    let extent = Extent { place, blocks, birth, is_written, is_shared };
+                    let extent = Extent { place, blocks, birth, is_written, is_shared, sums: None };
                     self.put_missing(keys::shard(file), &[(key, extent.encode())]).await?;
                 }
             }
@@ -587,7 +587,7 @@ fn lay_out(view: &mut View<'_>, file: u64, record: &mut Record) -> Result<(), St
         end = end.max(keys::number(key, 13).unwrap_or_default());
     }
     if all.is_empty() {
-        let lost = Extent { place: 0, blocks: 1, birth: 0, is_written: true, is_shared: false };
+        let lost = Extent { place: 0, blocks: 1, birth: 0, is_written: true, is_shared: false, sums: None };
         view.put(keys::shard(file), keys::extent(file, MAIN, 1), lost.encode())?;
         (blocks, end) = (1, 1);
     }

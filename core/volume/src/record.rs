@@ -253,6 +253,11 @@ impl Record {
         self.dos().contains(DosAttributes::READ_ONLY)
     }
 
+    /// Whether its blocks get checksums of their own.
+    pub fn is_strict(&self) -> bool {
+        self.dos().contains(DosAttributes::INTEGRITY_STREAM)
+    }
+
     /// Its data changed.
     pub fn note_data(&mut self) {
         if self.kind == FileKind::Regular {

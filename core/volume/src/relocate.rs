@@ -13,10 +13,11 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoBuf};
+use holdfast_device::Durability;
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::{Need, Pair};
+use crate::checked::Held;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, MAIN};
@@ -149,14 +150,15 @@ impl Volume {
             };
             let (place, blocks) = self.reserve(goal, extent.blocks.min(STEP_BLOCKS), 0).await?;
             let from = extent.part(0, blocks);
-            let to = Extent { place, birth: held(&self.store.rooms).coming(), ..from };
+            let to = Extent { place, birth: held(&self.store.rooms).coming(), ..from.clone() };
+            let end = to.end();
             let moved = self.move_extent(file, start, from, to).await;
             if !matches!(moved, Ok(true)) {
                 held(&self.store.rooms).release(place, blocks);
             }
             moved?;
             drop(alone);
-            (at, goal) = (start + u64::from(blocks), Some(to.end()));
+            (at, goal) = (start + u64::from(blocks), Some(end));
             let bytes = u64::from(blocks) * BLOCK_BYTES;
             steps.done(bytes);
             self.store.check_step(steps, bytes).await?;
@@ -169,8 +171,9 @@ impl Volume {
     async fn move_extent(&self, file: &File, start: u64, from: Extent, to: Extent) -> Result<bool, VolumeError> {
         let id = file.id;
         if from.is_written {
-            let buf = IoBuf::new(from.blocks as usize * BLOCK_BYTES as usize);
-            let data = self.store.device.read(from.place * BLOCK_BYTES, buf).await?;
+            // What is lost moves as it is: its checksum tells that at the new place, too.
+            let held = Held { file: id.number, snapshot: None, block: start, extent: &from };
+            let (data, _) = Box::pin(self.read_checked(held)).await?;
             self.store.device.write(to.place * BLOCK_BYTES, data.freeze(), Durability::Cached).await?;
             self.store.data.note();
         }
@@ -185,7 +188,7 @@ impl Volume {
             }
             // It has as many blocks as before: the record stays as it is.
             let mut record = record_of(view, id)?;
-            extents::replace(view, id.number, &mut record, start..end, &[(start, to)])?;
+            extents::replace(view, id.number, &mut record, start..end, &[(start, to.clone())])?;
             Ok(true)
         });
         let (is_moved, logged) = change.await?;

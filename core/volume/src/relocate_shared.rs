@@ -18,6 +18,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::OWNER_TREE;
 use crate::change::Need;
+use crate::checked::Held;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, MAIN, SHARED_AT_ONCE};
@@ -26,8 +27,10 @@ use crate::open_files::{File, Use};
 use crate::references::{Reference, Whose};
 use crate::relocate::{STEP_BLOCKS, unclear};
 use crate::scan::runs;
+use crate::scan::shared::sharer;
 use crate::shrink::Steps;
 use crate::store::held;
+use crate::superblock::CHECKSUMS;
 use crate::volume::{Volume, record_of};
 
 /// Blocks that move.
@@ -36,6 +39,13 @@ struct Move {
     from: u64,
     to: u64,
     blocks: u32,
+}
+
+/// A block that has a checksum, as an extent of one of the files that have it.
+struct Summed {
+    file: u64,
+    block: u64,
+    extent: Extent,
 }
 
 impl Move {
@@ -86,8 +96,8 @@ impl Volume {
 
     /// Copies blocks and has all who have them have the copy; takes out of `left` what of the copy is somebody's then.
     async fn move_for_all(&self, one: Move, left: &mut BTreeMap<u64, u64>) -> Result<(), VolumeError> {
-        let buf = IoBuf::new(one.blocks as usize * BLOCK_BYTES as usize);
-        let data = self.store.device.read(one.from * BLOCK_BYTES, buf).await?;
+        let sums = self.sums_of(one).await?;
+        let data = self.read_summed(one, &sums).await?;
         self.store.device.write(one.to * BLOCK_BYTES, data.freeze(), Durability::Cached).await?;
         self.store.data.note();
         let mut files = BTreeMap::new();
@@ -108,6 +118,53 @@ impl Volume {
             done = done.and(self.leave(&file, Use::Own).await);
         }
         done
+    }
+
+    /// Checksums that any file which has references over blocks has of them, by their places.
+    async fn sums_of(&self, one: Move) -> Result<BTreeMap<u64, Summed>, VolumeError> {
+        if !self.store.has_feature(CHECKSUMS) {
+            return Ok(BTreeMap::new());
+        }
+        let mut sums = BTreeMap::new();
+        let look = self.store.look([OWNER_TREE], |view| {
+            let mut owners = Vec::new();
+            self.store.each_over(view, one.range(), |_, reference| {
+                owners.push(*reference);
+                ControlFlow::Continue(())
+            })?;
+            for reference in owners {
+                let Some(extent) = sharer(view, &reference)? else { continue };
+                let (Some(known), Whose::File { file, block, .. }) = (&extent.sums, reference.whose) else { continue };
+                for (index, place) in (extent.place..extent.end()).enumerate() {
+                    if one.range().contains(&place) {
+                        let part = extent.part(index as u32, 1);
+                        debug_assert_eq!(known.len(), extent.blocks);
+                        sums.insert(place, Summed { file, block: block + index as u64, extent: part });
+                    }
+                }
+            }
+            Ok(())
+        });
+        look.await?;
+        Ok(sums)
+    }
+
+    /// Reads blocks that move, those with checksums from whichever copy is right. What is lost moves as it is.
+    async fn read_summed(&self, one: Move, sums: &BTreeMap<u64, Summed>) -> Result<IoBuf, VolumeError> {
+        let (at, len) = (one.from * BLOCK_BYTES, one.blocks as usize * BLOCK_BYTES as usize);
+        let mut data = match sums.len() == one.blocks as usize {
+            true => self.store.media.read_what_can_be(at, len).await,
+            false => self.store.device.read(at, IoBuf::new(len)).await?,
+        };
+        for (place, Summed { file, block, extent }) in sums {
+            let from = (place - one.from) as usize * BLOCK_BYTES as usize;
+            let part = &mut data[from..from + BLOCK_BYTES as usize];
+            if extent.sums.as_ref().is_some_and(|sums| sums.wrong(part).next().is_some()) {
+                let held = Held { file: *file, snapshot: None, block: *block, extent };
+                part.copy_from_slice(&Box::pin(self.read_checked(held)).await?.0);
+            }
+        }
+        Ok(data)
     }
 
     /// Files that have references over blocks, each with the key of one.
@@ -173,7 +230,14 @@ impl Volume {
             let first = one.from.max(found.place);
             let end = one.range().end.min(found.end());
             let to = one.to + (first - one.from);
-            let copy = Extent { place: to, blocks: (end - first) as u32, birth: 0, is_written: true, is_shared: true };
+            let copy = Extent {
+                place: to,
+                blocks: (end - first) as u32,
+                birth: 0,
+                is_written: true,
+                is_shared: true,
+                sums: None,
+            };
             if self.take_copy(file, block + (first - found.place), first, copy).await? {
                 runs::cut(left, to, end - first);
             }
@@ -185,16 +249,15 @@ impl Volume {
         let (id, end) = (file.id, start + u64::from(copy.blocks));
         let change = self.store.change([keys::shard(id.number)], Need::More, |view| {
             let reached = extents::reach(view, id.number, start, end, SHARED_AT_ONCE)?;
-            let same = |(at, extent): &(u64, Extent)| {
-                (*at, extent.place, extent.blocks, extent.is_shared) == (start, from, copy.blocks, true)
-            };
-            if reached < end || !matches!(&extents::within(view, id.number, start, end)?[..], [one] if same(one)) {
+            let found = extents::within(view, id.number, start, end)?;
+            let [(at, old)] = &found[..] else { return Ok(false) };
+            if reached < end || (*at, old.place, old.blocks, old.is_shared) != (start, from, copy.blocks, true) {
                 return Ok(false);
             }
-            let birth = held(&self.store.rooms).coming();
+            let copy = Extent { birth: held(&self.store.rooms).coming(), sums: old.sums.clone(), ..copy.clone() };
             // It has as many blocks as before: the record stays as it is.
             let mut record = record_of(view, id)?;
-            extents::replace(view, id.number, &mut record, start..end, &[(start, Extent { birth, ..copy })])?;
+            extents::replace(view, id.number, &mut record, start..end, &[(start, copy)])?;
             Ok(true)
         });
         let (is_moved, logged) = change.await?;

@@ -139,7 +139,7 @@ impl Volume {
                     let (place, len) = self.reserve(goal, (end - block).min(1 << 16) as u32, 0).await?;
                     goal = Some(place + u64::from(len));
                     let birth = held(&self.store.rooms).coming();
-                    let extent = Extent { place, blocks: len, birth, is_written: false, is_shared: false };
+                    let extent = Extent { place, blocks: len, birth, is_written: false, is_shared: false, sums: None };
                     if let Err(error) = self.put_extent(file, block, extent).await {
                         held(&self.store.rooms).release(place, len);
                         return Err(error);
@@ -157,7 +157,7 @@ impl Volume {
         let range = block..block + u64::from(extent.blocks);
         let change = self.store.change([keys::shard(id.number)], Need::More, |view| {
             let mut record = record_of(view, id)?;
-            extents::replace(view, id.number, &mut record, range.clone(), &[(block, extent)])?;
+            extents::replace(view, id.number, &mut record, range.clone(), &[(block, extent.clone())])?;
             record.inline = None;
             (record.changed, record.change) = (now, self.next_change());
             put_record(view, id.number, &record)

@@ -18,6 +18,7 @@ use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, VolumeError};
+use crate::integrity::Integrity;
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,16 +79,20 @@ bitflags! {
         const OFFLINE = 0x0000_1000;
         /// Searches do not look into it.
         const NOT_CONTENT_INDEXED = 0x0000_2000;
-        /// Its data is to have checksums of its own.
+        /// Its data is to have checksums of its own. Shown, and set by [`FileService::set_integrity`].
         const INTEGRITY_STREAM = 0x0000_8000;
-        /// Scrubs leave its data alone.
+        /// Scrubs leave its data alone. Shown, and set as the one before.
         const NO_SCRUB_DATA = 0x0002_0000;
     }
 }
 
 impl DosAttributes {
     /// Those that callers set.
-    pub const SETTABLE: Self = Self::all().difference(Self::DIRECTORY).difference(Self::REPARSE_POINT);
+    pub const SETTABLE: Self = Self::all()
+        .difference(Self::DIRECTORY)
+        .difference(Self::REPARSE_POINT)
+        .difference(Self::INTEGRITY_STREAM)
+        .difference(Self::NO_SCRUB_DATA);
 }
 
 /// Facts about a file.
@@ -647,6 +652,12 @@ pub trait FileService: Send + Sync + 'static {
         _guid: Option<[u8; 16]>,
     ) -> Result<(), VolumeError> {
         not_here("reparse points")
+    }
+
+    /// Has a file keep something else to prove that its data is what was written, or a directory hand that on to what is
+    /// made in it. What a file holds has checksums afterwards if it is to be strict. Who may set attributes may do it.
+    async fn set_integrity(&self, _caller: &Caller, _id: FileId, _to: Integrity) -> Result<Attributes, VolumeError> {
+        not_here("checksums of their own")
     }
 
     /// How full the volume is for files in a directory, which may have a limit of its own.

@@ -19,6 +19,7 @@ use holdfast_model::Uuid;
 use crate::ZONE_TREE;
 use crate::cache::NodeCache;
 use crate::change::Need;
+use crate::checked::Checks;
 use crate::checkpoint::Checkpoint;
 use crate::descriptors::Descriptors;
 use crate::error::{ErrorKind, VolumeError};
@@ -116,6 +117,10 @@ pub struct Store {
     pub(crate) left_out: Mutex<BTreeSet<(u8, Vec<u8>)>>,
     /// Blocks that were damaged in one copy and written anew from another.
     pub(crate) mended: AtomicU64,
+    /// Blocks that were held against checksums of their own; what snapshots have of files counts here, too.
+    pub(crate) checks: Arc<Checks>,
+    /// The checkpoint of the snapshot that it is, if it is one.
+    pub(crate) snapshot: Option<u64>,
     /// Whether the opening found that changes are missing.
     pub(crate) is_damaged: AtomicBool,
     /// Held while nodes of a zone are written elsewhere so that data may have it.

@@ -42,6 +42,9 @@ pub const CLONES: u64 = 2;
 pub const DESCRIPTORS: u64 = 4;
 /// That of a volume whose change journal is on: whoever does not know it would leave holes in it.
 pub const JOURNAL: u64 = 1 << 3;
+/// That which says that extents have checksums of their own: whoever does not know it would write over
+/// blocks, and leave the checksums as they were.
+pub const CHECKSUMS: u64 = 1 << 4;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -63,7 +66,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL | CHECKSUMS) != 0
     }
 
     /// Where the log begins.

@@ -20,12 +20,15 @@ use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece, Pieces};
+use crate::integrity::sum_targets;
 use crate::keys;
 use crate::open_files::{File, Handle};
 use crate::page::crc_of;
 use crate::record::INLINE_BYTES;
 use crate::rooms::{self, Found};
 use crate::store::held;
+use crate::sums::MOST_SUMMED;
+use crate::superblock::CHECKSUMS;
 use crate::transaction::{BlockSum, MOST_SUMS};
 use crate::volume::{Volume, put_record, record_of};
 
@@ -37,6 +40,8 @@ const STEP_BYTES: usize = 4 << 20;
 const MOST_WINDOW: u64 = 2048;
 /// How often a write that a quota refuses asks again what is left of it.
 const QUOTA_REFUSALS: u32 = 8;
+/// Blocks of an extent that is set aside at once, at most.
+const MOST_EXTENT: u32 = 1 << 16;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Data for blocks of a file that follow each other.
@@ -156,16 +161,16 @@ impl Volume {
             }
         }
         let pieces = self.pieces(file, offset / BLOCK_BYTES, end / BLOCK_BYTES).await?;
-        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_others(piece)) {
+        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_others(file, piece)) {
             return Ok(false);
         }
         for piece in &pieces {
-            let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
+            let Ground::Written(extent) = &piece.ground else { unreachable!("all of them hold data") };
             self.store.settle_blocks(extent.place, piece.blocks).await?;
         }
         self.note_overwrite(file).await?;
         let write = |piece: &Piece| {
-            let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
+            let Ground::Written(extent) = &piece.ground else { unreachable!("all of them hold data") };
             let part = data.slice((piece.block * BLOCK_BYTES - offset) as usize, piece.blocks as usize * BLOCK);
             self.store.device.write(extent.place * BLOCK_BYTES, part, Durability::Cached)
         };
@@ -220,10 +225,10 @@ impl Volume {
         }
         let (mut most, mut refusals) = (EXTENTS_AT_ONCE, 0);
         loop {
-            let targets = self.targets(file, &pieces, size, Room::Free, most).await?;
+            let mut targets = self.targets(file, &pieces, size, Room::Free, most).await?;
             let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
             let done = (reached * BLOCK_BYTES).min(end) - offset;
-            let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
+            let stored = self.store_targets(file, &segments, &mut targets, offset + done, may_prove).await;
             match stored {
                 // A change of fewer extents needs less room for nodes.
                 Err(error) if error.kind == ErrorKind::NoSpace && targets.len() > 1 => most = targets.len() / 2,
@@ -270,9 +275,9 @@ impl Volume {
         let bytes = self.inline_bytes(file).await?;
         let segment = Segment { block: 0, data: IoSlice::padded(&bytes) };
         let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
-        let targets = self.targets(file, &[hole], 0, Room::Free, 1).await?;
+        let mut targets = self.targets(file, &[hole], 0, Room::Free, 1).await?;
         let may_prove = self.store.log.may_prove();
-        self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await
+        self.store_targets(file, &[segment], &mut targets, bytes.len() as u64, may_prove).await
     }
 
     /// Makes zeros of what lies behind the end of a file in its last block, before the file grows over it; false if
@@ -284,21 +289,27 @@ impl Volume {
         }
         let pieces = self.pieces(file, size / BLOCK_BYTES, size / BLOCK_BYTES + 1).await?;
         let Some(piece @ Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(false) };
-        let mut block = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
+        let mut block = self.read_extent(file, piece.block, extent).await?;
         block[used..].fill(0);
         self.rewrite_block(file, piece, block.freeze(), size).await?;
         held(&file.state).written = self.store.data.note();
         Ok(true)
     }
 
-    /// Whether a snapshot or another file may have an extent, so that it is not to be written over.
+    /// Whether an extent is not to be written over: a snapshot or another file may have it, or it has checksums.
     pub(crate) fn is_kept(&self, extent: &Extent) -> bool {
-        extent.is_shared || self.store.snapshots.keep(extent)
+        extent.is_shared || extent.sums.is_some() || self.store.snapshots.keep(extent)
     }
 
-    /// Whether that is so of what lies under a piece of a file.
-    pub(crate) fn is_others(&self, piece: &Piece) -> bool {
-        matches!(piece.ground, Ground::Written(extent) if self.is_kept(&extent))
+    /// Whether there may be any such extents in a file.
+    pub(crate) fn may_be_kept(&self, file: &File) -> bool {
+        let store = &self.store;
+        file.is_strict() || store.snapshots.newest() != 0 || store.has_clones() || store.has_feature(CHECKSUMS)
+    }
+
+    /// Whether that is so of what lies under a piece of a file; nothing of a strict one is written over.
+    pub(crate) fn is_others(&self, file: &File, piece: &Piece) -> bool {
+        matches!(&piece.ground, Ground::Written(extent) if file.is_strict() || self.is_kept(extent))
     }
 
     /// Writes a block of a file that has data: where it lies, or where it is to lie from now on, if others have that.
@@ -310,22 +321,22 @@ impl Volume {
         data: IoSlice,
         size: u64,
     ) -> Result<(), VolumeError> {
-        let targets = self.targets(file, std::slice::from_ref(piece), size, Room::Free, 1).await?;
+        let mut targets = self.targets(file, std::slice::from_ref(piece), size, Room::Free, 1).await?;
         let segment = Segment { block: piece.block, data };
         let may_prove = self.store.log.may_prove();
-        Box::pin(self.store_targets(file, &[segment], &targets, size, may_prove)).await
+        Box::pin(self.store_targets(file, &[segment], &mut targets, size, may_prove)).await
     }
 
     /// The old content of a block, zeros where it has none; what lies beyond the end of the file counts as zeros.
     pub(crate) async fn old_block(&self, file: &File, block: u64, size: u64) -> Result<IoBuf, VolumeError> {
         let inside = size.saturating_sub(block * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
         let pieces = if inside == 0 { Pieces::new() } else { self.pieces(file, block, block + 1).await? };
-        let extent = match pieces.first().map(|piece| piece.ground) {
+        let extent = match pieces.first().map(|piece| &piece.ground) {
             Some(Ground::Written(extent)) => extent,
             Some(Ground::Lost) => return Err(VolumeError::corrupt(extents::LOST)),
             _ => return Ok(IoBuf::zeroed(BLOCK)),
         };
-        let mut old = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
+        let mut old = self.read_extent(file, block, extent).await?;
         old[inside..].fill(0);
         Ok(old)
     }
@@ -379,6 +390,7 @@ impl Volume {
         most: usize,
     ) -> Result<Vec<Target>, VolumeError> {
         let mut targets = Vec::with_capacity(pieces.len());
+        let longest = if file.is_strict() { MOST_SUMMED } else { MOST_EXTENT };
         let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum();
         let (mut left, mut refused) = match room {
             Room::Free => self.fit(file, holes).await?,
@@ -390,13 +402,19 @@ impl Volume {
             if targets.len() >= most {
                 break;
             }
-            match piece.ground {
-                Ground::Written(extent) if !self.is_kept(&extent) => {
-                    targets.push(Target::old(piece.block, extent, true));
+            match &piece.ground {
+                Ground::Written(extent) if !self.is_others(file, piece) => {
+                    targets.push(Target::old(piece.block, extent.clone(), true));
                 }
                 Ground::Unwritten(extent) => {
-                    let extent = Extent { is_written: true, ..extent };
-                    targets.push(Target::old(piece.block, extent, false));
+                    let extent = Extent { is_written: true, ..extent.clone() };
+                    let mut skip = 0;
+                    while skip < extent.blocks && targets.len() < most {
+                        let part = extent.part(skip, (extent.blocks - skip).min(longest));
+                        let block = piece.block + u64::from(skip);
+                        skip += part.blocks;
+                        targets.push(Target::old(block, part, false));
+                    }
                 }
                 Ground::Delayed => unreachable!("only readers are told"),
                 Ground::Hole | Ground::Lost | Ground::Written(_) => {
@@ -411,7 +429,7 @@ impl Volume {
                             // What quotas leave is written.
                             return if targets.is_empty() { Err(error) } else { Ok(targets) };
                         }
-                        let want = (end - at).min(fitting).min(1 << 16) as u32;
+                        let want = (end - at).min(fitting).min(longest.into()) as u32;
                         let is_appended = at * BLOCK_BYTES >= size;
                         let own = if is_more { promised.min(want.into()) as u32 } else { 0 };
                         let found = self.set_aside(file, at, goal, want, is_appended, own).await;
@@ -422,7 +440,7 @@ impl Volume {
                             Err(_) => return Ok(targets),
                         };
                         let birth = held(&self.store.rooms).coming();
-                        let extent = Extent { place, blocks, birth, is_written: true, is_shared: false };
+                        let extent = Extent { place, blocks, birth, is_written: true, is_shared: false, sums: None };
                         let own = own.min(blocks);
                         promised -= u64::from(own);
                         targets.push(Target { is_new: true, promised: own, ..Target::old(at, extent, false) });
@@ -448,7 +466,7 @@ impl Volume {
     ) -> Result<(u64, u32), VolumeError> {
         let goal = match goal {
             Some(goal) => Some(goal),
-            None if block > 0 => match self.pieces(file, block - 1, block).await?.first().map(|piece| piece.ground) {
+            None if block > 0 => match self.pieces(file, block - 1, block).await?.first().map(|piece| &piece.ground) {
                 Some(Ground::Written(extent) | Ground::Unwritten(extent)) => Some(extent.end()),
                 _ => None,
             },
@@ -536,8 +554,15 @@ impl Volume {
                         segment.data.slice((first - segment.block) as usize * BLOCK, (behind - first) as usize * BLOCK);
                     let place = target.extent.place + (first - from);
                     if sums.capacity() > 0 {
+                        let known = |place: u64| {
+                            let sums = target.extent.sums.as_ref()?;
+                            Some(sums.get((place - target.extent.place) as usize))
+                        };
                         let blocks = part.chunks(BLOCK).zip(place..);
-                        sums.extend(blocks.map(|(block, place)| BlockSum { place, crc: crc_of(block) }));
+                        sums.extend(blocks.map(|(block, place)| BlockSum {
+                            place,
+                            crc: known(place).unwrap_or_else(|| crc_of(block)),
+                        }));
                     }
                     writes.push(self.store.device.write(place * BLOCK_BYTES, part, Durability::Cached));
                 }
@@ -554,7 +579,7 @@ impl Volume {
         &self,
         file: &File,
         segments: &[Segment],
-        targets: &[Target],
+        targets: &mut [Target],
         end: u64,
         may_prove: bool,
     ) -> Result<(), VolumeError> {
@@ -564,6 +589,8 @@ impl Volume {
             self.give_up(targets);
             return Err(error);
         }
+        sum_targets(file, segments, targets);
+        let targets = &*targets;
         let size = held(&file.state).size;
         // Where the file grows, the block that it ended in has nothing new before that end.
         let is_within = |target: &Target| end <= size || target.blocks().end * BLOCK_BYTES <= size;
@@ -601,7 +628,7 @@ impl Volume {
             return Ok(());
         }
         let written = self.store.data.note();
-        let new: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent)).collect();
+        let new: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent.clone())).collect();
         let (id, now) = (file.id, self.now());
         let (size, logged) = self
             .store

@@ -20,6 +20,7 @@ use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
+use crate::integrity::sum_targets;
 use crate::keys;
 use crate::open_files::{File, Use};
 use crate::quota::Enforce;
@@ -122,12 +123,13 @@ impl Volume {
             let state = held(&file.state);
             (state.size, state.delayed.recorded)
         };
-        let target = |piece: &Piece| match piece.ground {
+        let target = |piece: &Piece| match &piece.ground {
             // Nothing comes to wait over what others have, and neither snapshots nor clones are made while anything waits.
             Ground::Written(extent)
-                if !self.is_others(piece) && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
+                if !self.is_others(file, piece)
+                    && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
             {
-                Some(Target::old(piece.block, extent, true))
+                Some(Target::old(piece.block, extent.clone(), true))
             }
             _ => None,
         };
@@ -145,13 +147,14 @@ impl Volume {
     /// Writes blocks to room of their own, and has the file know them.
     async fn write_new(&self, file: &File, segments: &[Segment], pieces: &[Piece]) -> Result<(), VolumeError> {
         let (recorded, _) = held(&file.state).delayed.recorded;
-        let targets = self.targets(file, pieces, recorded, Room::Promised, usize::MAX).await?;
+        let mut targets = self.targets(file, pieces, recorded, Room::Promised, usize::MAX).await?;
         if targets.iter().any(|target| target.is_written)
             && let Err(error) = self.note_overwrite(file).await
         {
             self.give_up(&targets);
             return Err(error);
         }
+        sum_targets(file, segments, &mut targets);
         let (mut left, mut most) = (&targets[..], TARGETS_AT_ONCE);
         let written = self.write_targets(segments, &targets, |_| true, self.store.log.may_prove()).await;
         let number = self.store.data.note();
@@ -179,7 +182,7 @@ impl Volume {
         written: u64,
     ) -> Result<usize, VolumeError> {
         let id = file.id;
-        let all: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent)).collect();
+        let all: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent.clone())).collect();
         let change = self.store.change([keys::shard(id.number)], Need::Less, |view| {
             let mut record = record_of(view, id)?;
             let count = extents::put_over(view, id.number, &mut record, &all)?;

@@ -20,7 +20,7 @@ type Kept = SmallVec<[(u64, u64, u64); 2]>;
 
 /// Blocks, as an extent of nobody.
 fn extent_of((place, blocks): (&u64, &u64)) -> Extent {
-    Extent { place: *place, blocks: *blocks as u32, birth: 0, is_written: true, is_shared: false }
+    Extent { place: *place, blocks: *blocks as u32, birth: 0, is_written: true, is_shared: false, sums: None }
 }
 
 /// What follows from a change of extents.
@@ -94,12 +94,12 @@ impl View<'_> {
             old.extend(before.as_deref().and_then(|value| owned(value).ok().flatten()));
             new.extend(value.as_deref().map(owned).transpose()?.flatten());
         }
-        let extents = |list: &[Owned]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
+        let extents = |list: &[Owned]| list.iter().map(|(extent, ..)| extent.clone()).collect::<Vec<_>>();
         let (after, mut owners) = (extents(&new), Vec::with_capacity(old.len() + new.len()));
         let newest = self.store.snapshots.newest();
         for (extent, file, stream, start) in old.iter().filter(|(extent, ..)| !extent.is_shared) {
             owners.push((keys::owner(extent.place), None));
-            for part in without(vec![*extent], &after) {
+            for part in without(vec![extent.clone()], &after) {
                 if !self.store.snapshots.keep(&part) {
                     given_up.push(part);
                     continue;
@@ -115,7 +115,7 @@ impl View<'_> {
             let value = keys::owner_value(*file, *stream, *start, extent.blocks, extent.is_written);
             owners.push((keys::owner(extent.place), Some(value)));
         }
-        let own: Vec<Extent> = after.iter().filter(|extent| !extent.is_shared).copied().collect();
+        let own: Vec<Extent> = after.iter().filter(|extent| !extent.is_shared).cloned().collect();
         let mut taken = without(own, &extents(&old));
         if !shares.is_empty(&old, &new) {
             shares.change(self.store, self, (&old, &new), need)?;

@@ -184,7 +184,7 @@ fn features_that_this_version_only_reads_make_the_volume_read_only() {
         let volume = open(&disk).await;
         create(&volume, "file").await;
         volume.shut_down().await.expect("closed");
-        let later = Superblock { features: [0, 16, 0], ..superblock(&disk) };
+        let later = Superblock { features: [0, 1 << 40, 0], ..superblock(&disk) };
         later.groups().iter().for_each(|at| disk.poke(*at, &later.seal()));
         let writes = disk.counters().writes;
         let volume = open(&disk).await;

@@ -25,6 +25,26 @@ use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, rea
 use crate::quotas;
 use crate::resize::resize;
 use crate::snapshots;
+use crate::strict;
+
+/// What the operations of a history are. Each has those of the one before, so that its own seeds stay what they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Plain,
+    Clones,
+    Strict,
+}
+
+impl Sort {
+    /// Numbers that operations are drawn by.
+    fn operations(self) -> u32 {
+        match self {
+            Self::Plain => 104,
+            Self::Clones => 125,
+            Self::Strict => 145,
+        }
+    }
+}
 
 struct World {
     sim: Sim,
@@ -71,8 +91,8 @@ pub struct Life<'a> {
     pub model: &'a RefCell<Model>,
     pub caller: Caller,
     handles: Vec<Handle>,
-    /// Whether files share blocks.
-    clones: bool,
+    /// What its operations are.
+    sort: Sort,
     /// Who follows the journal, if anybody does.
     follower: Option<&'a RefCell<Follower>>,
 }
@@ -224,6 +244,7 @@ impl Life<'_> {
                     owner: (caller.uid, gid),
                     security: None,
                     dos: DosAttributes::empty(),
+                    integrity: strict::inherited(above, kind),
                     streams: Default::default(),
                     reparse: None,
                     target: target.clone(),
@@ -537,8 +558,9 @@ impl Life<'_> {
                 follow(self.volume, self.random, follower).await;
             }
             // Histories without clones stay what they were.
-            match self.random.range(0..if self.clones { 125 } else { 104 }) {
-                104.. => self.clone_something().await,
+            match self.random.range(0..self.sort.operations()) {
+                125.. => self.prove().await,
+                104..125 => self.clone_something().await,
                 100..104 => snapshots::step(self.volume, self.random, self.model).await,
                 0..22 => self.create().await,
                 22..30 => self.remove().await,
@@ -570,6 +592,7 @@ impl Life<'_> {
     }
 
     async fn check(&self) {
+        strict::check(self.volume).await;
         quotas::check(self.volume, &self.files()).await;
         assert_eq!(
             self.volume.usage(self.volume.root()).await.map(|usage| usage.files),
@@ -595,11 +618,11 @@ async fn follow(volume: &Volume, random: &SimRandom, follower: &RefCell<Follower
     }
 }
 
-fn run(seed: u64, delayed_bytes: usize, clones: bool) {
-    run_followed(seed, delayed_bytes, clones, None);
+fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
+    run_followed(seed, delayed_bytes, sort, None);
 }
 
-fn run_followed(seed: u64, delayed_bytes: usize, clones: bool, follower: Option<Rc<RefCell<Follower>>>) {
+fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
     let world = World::new(seed, delayed_bytes);
     world.format();
     let (device, settings) = (world.disk.clone(), world.settings);
@@ -631,6 +654,7 @@ fn run_followed(seed: u64, delayed_bytes: usize, clones: bool, follower: Option<
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;
             snapshots::recover(&volume, &model).await;
+            strict::check(&volume).await;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
@@ -646,7 +670,7 @@ fn run_followed(seed: u64, delayed_bytes: usize, clones: bool, follower: Option<
                 model: &model,
                 caller: Caller::default(),
                 handles: Vec::new(),
-                clones,
+                sort,
                 follower: follower.as_deref(),
             };
             let working = Cell::new(true);
@@ -677,36 +701,48 @@ fn run_followed(seed: u64, delayed_bytes: usize, clones: bool, follower: Option<
 #[test]
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
     // Some with hardly any memory for data that waits, and some without.
-    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], false));
+    holdfast_harness::over_seeds(700, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Plain)
+    });
 }
 
 #[test]
 fn files_that_share_blocks_stay_apart() {
-    holdfast_harness::over_seeds(700, |seed| run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], true));
+    holdfast_harness::over_seeds(700, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Clones)
+    });
+}
+
+#[test]
+fn what_strict_files_hold_is_as_their_checksums_say() {
+    holdfast_harness::over_seeds(450, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Strict)
+    });
 }
 
 #[test]
 fn whoever_follows_the_journal_has_all_changes_over_crashes() {
-    holdfast_harness::over_seeds(1000, |seed| {
+    holdfast_harness::over_seeds(450, |seed| {
         let follower = Rc::new(RefCell::new(Follower::default()));
         let delayed = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
-        run_followed(seed, delayed, seed / 4 % 2 == 1, Some(follower));
+        let sort = [Sort::Plain, Sort::Clones, Sort::Strict][(seed / 4 % 3) as usize];
+        run_followed(seed, delayed, sort, Some(follower));
     });
 }
 
 #[test]
 fn seeds_that_found_something_stay_good() {
     // Room that was freed and given out again between an older root and the newest one, which was lost.
-    [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, false));
+    [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, Sort::Plain));
     // A file without a name that is open while what lies above the new end is moved.
-    run(3_500_019, 0, false);
+    run(3_500_019, 0, Sort::Plain);
     // Refused writes that had changed a part of what they were to write over, and one that a crash cut in two.
-    run(20_561, 40 << 10, false);
-    run(30_788, 64 << 20, false);
-    run(40_549, 40 << 10, false);
-    run(50_241, 40 << 10, false);
+    run(20_561, 40 << 10, Sort::Plain);
+    run(30_788, 64 << 20, Sort::Plain);
+    run(40_549, 40 << 10, Sort::Plain);
+    run(50_241, 40 << 10, Sort::Plain);
     // A directory that inherits just what its mode says.
-    run(651_344, 64 << 20, false);
+    run(651_344, 64 << 20, Sort::Plain);
     // A zone of data that was given out of while it became one of nodes.
-    run_followed(774, 200 << 10, false, Some(Rc::default()));
+    run_followed(774, 200 << 10, Sort::Plain, Some(Rc::default()));
 }

@@ -18,6 +18,7 @@ mod rounds;
 mod sizes;
 mod snapshots;
 mod streams;
+mod strict;
 mod thin;
 mod together;
 mod trimmed;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use holdfast_identity::{Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
 use holdfast_volume::service::{Caller, DosAttributes, FileId, FileKind, FileService, OpenMode, ReparsePoint, Stream};
-use holdfast_volume::{ErrorKind, Volume};
+use holdfast_volume::{ErrorKind, Integrity, Volume};
 
 pub const BLOCK: usize = 4096;
 
@@ -21,6 +21,8 @@ pub struct Node {
     pub security: Option<Rc<SecurityDescriptor>>,
     /// What Windows knows of it, but for whether its data changed, which a crash may take away.
     pub dos: DosAttributes,
+    /// What it keeps to prove its data.
+    pub integrity: Integrity,
     pub streams: BTreeMap<Vec<u8>, Vec<u8>>,
     pub reparse: Option<ReparsePoint>,
     pub target: Vec<u8>,
@@ -252,10 +254,12 @@ pub async fn read_node(volume: &Volume, id: FileId) -> Node {
             None
         }
     };
+    let integrity = facts.dos.integrity();
     let dos = facts.dos & (DosAttributes::SETTABLE - DosAttributes::ARCHIVE);
     let owner = (facts.uid, facts.gid);
     let (kind, mode, data) = (facts.kind, facts.mode, Rc::new(data));
-    let mut node = Node { id, kind, mode, owner, security: None, dos, streams, reparse, target, extended, data };
+    let mut node =
+        Node { id, kind, mode, owner, security: None, dos, integrity, streams, reparse, target, extended, data };
     let shown = node.clone();
     node.secure(volume.security(&caller, id).await.expect("user 0 may read it"));
     assert_eq!((node.mode, node.owner), (shown.mode, shown.owner), "file {} shows what its descriptor says", id.number);
@@ -407,6 +411,8 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
             differences.push(format!("file {number} has another reparse point"));
         } else if expected.nodes[number].dos != found.nodes[number].dos {
             differences.push(format!("file {number} has other attributes"));
+        } else if expected.nodes[number].integrity != found.nodes[number].integrity {
+            differences.push(format!("file {number} keeps something else to prove its data"));
         } else if expected.nodes[number].extended != found.nodes[number].extended {
             differences.push(format!("file {number} has other extended attributes"));
         }

@@ -78,7 +78,7 @@ fn an_extent_beyond_all_zones_of_data_is_an_error_to_read() {
     with(async |world| {
         let there = extent(world, world.data).await;
         for place in [1 << 40, 3] {
-            let beyond = Extent { place, ..there };
+            let beyond = Extent { place, ..there.clone() };
             world
                 .damage(|view| view.put(keys::shard(world.data.number), extent_key(world.data), beyond.encode()))
                 .await;

@@ -134,7 +134,7 @@ fn what_is_lost_is_told_with_its_range_and_all_else_comes_out() {
         let handle = world.volume.open(&Caller::default(), world.data, OPEN).await.expect("opened");
         let place = {
             let pieces = world.volume.pieces(&handle.file, 0, 8).await.expect("it has blocks");
-            let crate::extents::Ground::Written(extent) = pieces[0].ground else { panic!("data") };
+            let crate::extents::Ground::Written(extent) = &pieces[0].ground else { panic!("data") };
             extent.place
         };
         world.volume.close(handle).await.expect("closed");

@@ -27,7 +27,7 @@ impl Revert<'_> {
         }
         let found = self.is.stat(is).await?;
         let owned = |facts: &Attributes| (facts.mode, facts.uid, facts.gid);
-        let rest = |facts: &Attributes| (facts.modified, facts.created, facts.dos);
+        let rest = |facts: &Attributes| (facts.modified, facts.created, facts.dos & DosAttributes::SETTABLE);
         // What a descriptor of its own amounts to is not set again.
         let is_owned = !is_trivial || owned(&found) == owned(was);
         if is_owned && rest(&found) == rest(was) {
