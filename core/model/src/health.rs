@@ -46,6 +46,8 @@ pub enum Reason {
     InUse,
     /// Data that a volume accepted waits in memory, because it cannot be written.
     Unwritten,
+    /// Data of files is lost: its checksums say that no copy is right.
+    LostData,
 }
 
 impl Condition {

@@ -45,6 +45,10 @@ pub enum JobKind {
     Restore,
     /// Hands permissions of a directory of a volume on to what is below.
     Inherit,
+    /// Has files of a volume keep checksums of their data, or none.
+    Integrity,
+    /// Reads all data of a volume that has checksums of its own, in every copy, and mends what can be mended.
+    ScrubFiles,
 }
 
 /// How far a job is.

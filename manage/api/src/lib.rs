@@ -13,6 +13,7 @@ pub mod event;
 pub mod export;
 pub mod history;
 mod id;
+pub mod integrity;
 pub mod job;
 pub mod journal;
 pub mod notify;
@@ -46,6 +47,9 @@ pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use holdfast_model::Condition;
 pub use id::DiskRef;
+pub use integrity::{
+    DamagedBlock, FileIntegrity, FileIntegrityChanged, IntegrityMode, SetFileIntegrity, VolumeChecksums,
+};
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use journal::{JournalEntries, JournalEntry, JournalReason, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
 pub use notify::{

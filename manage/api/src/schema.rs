@@ -19,7 +19,7 @@ const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
 const PROVISIONING: [&str; 2] = ["fixed", "thin"];
 const INTEGRITY: [&str; 2] = ["none", "crc32c"];
 
-const REASON: [&str; 6] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use", "unwritten"];
+const REASON: [&str; 7] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use", "unwritten", "lost-data"];
 
 /// Which object something is about, for programs to decide on and for people to read: the schema of
 /// [`holdfast_model::ObjectRef`].
@@ -185,6 +185,7 @@ mod tests {
             Reason::Salvaged,
             Reason::InUse,
             Reason::Unwritten,
+            Reason::LostData,
         ];
         assert_eq!(reasons.map(|value| word(&value)), REASON);
         assert_eq!([Integrity::None, Integrity::Crc32c].map(|value| word(&value)), INTEGRITY);

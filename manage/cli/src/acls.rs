@@ -12,7 +12,7 @@ use crate::remote::tell;
 use crate::volumes::volume_path;
 
 /// The volume of a file, and its path there: of `POOL/VOLUME/PATH`, or of a path of the server below a mounted volume.
-async fn place(client: &Client, text: &str) -> Result<(SpacePath, String)> {
+pub(crate) async fn place(client: &Client, text: &str) -> Result<(SpacePath, String)> {
     if !text.starts_with('/') {
         let mut parts = text.splitn(3, '/');
         let (pool, volume) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

@@ -33,7 +33,7 @@ use values::{
     parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
     parse_retire_policy, parse_wake_within,
 };
-pub use volumes::{AclCommand, JournalCommand, QuotaCommand, QuotaSubject, VolumeCommand};
+pub use volumes::{AclCommand, IntegrityCommand, JournalCommand, QuotaCommand, QuotaSubject, VolumeCommand};
 
 /// Pools disks, keeps virtual disks on the pools, and serves them to NBD clients.
 #[derive(Debug, Parser)]

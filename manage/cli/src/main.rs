@@ -10,6 +10,7 @@ mod client;
 mod daemon;
 mod demo;
 mod documentation;
+mod integrity;
 mod jobs;
 mod journals;
 mod login;

@@ -19,6 +19,7 @@ mod access;
 mod acls;
 mod conditions;
 mod exports;
+mod integrity;
 mod journals;
 mod notify;
 mod plans;

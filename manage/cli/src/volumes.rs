@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, GrowVolume, MountVolume, SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged,
-    VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
+    AdoptVolume, CreateVolume, DamagedBlock, GrowVolume, MountVolume, SetVolumeQuota, ShrinkVolume, Volume,
+    VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
 
@@ -13,7 +13,7 @@ use crate::arguments::{QuotaCommand, QuotaSubject, VolumeCommand};
 use crate::client::{Client, segment};
 use crate::output::{harmless, print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
-use crate::{acls, jobs, journals};
+use crate::{acls, integrity, jobs, journals};
 
 /// Where the API has a volume.
 pub(crate) fn volume_path(volume: &SpacePath) -> String {
@@ -89,6 +89,13 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             print(json, &client.get::<VolumeUsage>(&path).await?)
         }
         VolumeCommand::Acl(command) => acls::acl_command(client, json, command).await,
+        VolumeCommand::Integrity(command) => integrity::integrity_command(client, json, command).await,
+        VolumeCommand::Scrub { volume, start } => {
+            jobs::start(client, json, &format!("{}/scrub", volume_path(&volume)), start).await
+        }
+        VolumeCommand::Damage { volume } => {
+            print(json, &client.get::<Vec<DamagedBlock>>(&format!("{}/damage", volume_path(&volume))).await?)
+        }
         VolumeCommand::Journal(command) => journals::journal_command(client, json, command).await,
         VolumeCommand::Quota(command) => quota_command(client, json, command).await,
         VolumeCommand::Scan { volume, start } => {

@@ -21,6 +21,7 @@ mod control;
 mod convert;
 mod evacuate;
 mod inherit;
+mod integrity;
 mod kept;
 mod lost;
 mod progress;
@@ -33,6 +34,7 @@ mod restore;
 mod runner;
 mod schedule;
 mod scrub;
+mod scrub_files;
 mod shrink;
 mod spec;
 mod steered;
@@ -56,6 +58,7 @@ use crate::state::{StateError, read_versioned, write_json};
 use control::Control;
 use table::{Record, Table};
 
+pub(crate) use integrity::mode_of;
 pub(crate) use runner::run;
 pub(crate) use spec::{JobSpec, Target};
 
@@ -246,7 +249,9 @@ impl Jobs {
             | JobKind::Trim
             | JobKind::Reclaim
             | JobKind::Restore
-            | JobKind::Inherit => false,
+            | JobKind::Inherit
+            | JobKind::Integrity
+            | JobKind::ScrubFiles => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }
@@ -275,8 +280,8 @@ impl Jobs {
     }
 
     /// Whether just this is to be done already.
-    fn has(&self, spec: &JobSpec) -> bool {
-        let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes);
+    pub(crate) fn has(&self, spec: &JobSpec) -> bool {
+        let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes, spec.path.clone(), spec.integrity);
         let restores = |other: &JobSpec| match (&other.restoring, &spec.restoring) {
             (Some(one), Some(other)) => one.is_alike(other),
             (one, other) => one.is_none() && other.is_none(),

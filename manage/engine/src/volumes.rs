@@ -11,7 +11,9 @@
 mod acl;
 mod adopt;
 mod create;
+mod damage;
 mod destroy;
+mod integrity;
 mod journal;
 mod known;
 mod mounts;
@@ -48,6 +50,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool, not_found};
 use crate::spaces::{parse_path, space_size};
 pub(crate) use crate::volumes::acl::administrator;
+pub(crate) use crate::volumes::damage::{DamageWatch, LostBlock};
 pub use crate::volumes::journal::JournalAsked;
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mounts::{end_mount, mount_files};
@@ -99,6 +102,8 @@ pub(crate) struct LiveVolume {
     quotas: QuotaWatch,
     /// What hinders its schedule of snapshots.
     schedule: ScheduleWatch,
+    /// What is known to be lost of strict files.
+    damage: DamageWatch,
 }
 
 /// What is known of a volume's findings.
@@ -346,7 +351,9 @@ impl Engine {
             self.events.emit(Severity::Error, &open.volume_object(&known), &trouble.cause, &trouble.next_action);
         }
         let (findings, quotas, schedule) = (Findings::default(), QuotaWatch::default(), ScheduleWatch::default());
-        let live = LiveVolume { open: None, trouble: Some(trouble), findings, is_away: false, quotas, schedule, known };
+        let damage = DamageWatch::load(&open.pool, known.id);
+        let trouble = Some(trouble);
+        let live = LiveVolume { open: None, trouble, findings, is_away: false, quotas, schedule, damage, known };
         open.volumes().insert(live.known.name.clone(), live);
     }
 
@@ -396,9 +403,17 @@ impl Engine {
             Some(volume) => self.quota_watch(volume).await,
             None => QuotaWatch::default(),
         };
-        let schedule = ScheduleWatch::default();
-        let live =
-            LiveVolume { known: known.clone(), open: opened, trouble, findings, is_away: false, quotas, schedule };
+        let (schedule, damage) = (ScheduleWatch::default(), DamageWatch::load(&open.pool, known.id));
+        let live = LiveVolume {
+            known: known.clone(),
+            open: opened,
+            trouble,
+            findings,
+            is_away: false,
+            quotas,
+            schedule,
+            damage,
+        };
         open.volumes().insert(name, live);
         let Some(volume) = volume else { return };
         if let Err(error) = self.count_trees(open, &known, &volume) {

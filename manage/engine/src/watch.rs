@@ -74,6 +74,7 @@ impl Engine {
                 tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
             }
             self.look_at_quotas(open).await;
+            self.look_at_damage(open).await;
             let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
             wanted.extend(missing.map(|disk| disk.record.path));
         }

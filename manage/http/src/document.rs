@@ -11,8 +11,8 @@ use crate::api::Api;
 use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
 use crate::routes::{
-    accounts, acls, audit, disks, events, exports, history, jobs, journals, live, notifications, pools, sessions,
-    settings, snapshots, spaces, status, tokens, volumes,
+    accounts, acls, audit, disks, events, exports, history, integrity, jobs, journals, live, notifications, pools,
+    sessions, settings, snapshots, spaces, status, tokens, volumes,
 };
 
 #[derive(OpenApi)]
@@ -79,6 +79,9 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::quotas, volumes::set_quota, volumes::remove_quota))
         .routes(routes!(journals::show, journals::set, journals::remove))
         .routes(routes!(journals::read))
+        .routes(routes!(integrity::show, integrity::set))
+        .routes(routes!(integrity::scrub))
+        .routes(routes!(integrity::damage))
         .routes(routes!(acls::show, acls::set))
         .routes(routes!(acls::access))
         .routes(routes!(snapshots::list, snapshots::create))

@@ -7,6 +7,7 @@ pub(crate) mod disks;
 pub(crate) mod events;
 pub(crate) mod exports;
 pub(crate) mod history;
+pub(crate) mod integrity;
 pub(crate) mod jobs;
 pub(crate) mod journals;
 pub(crate) mod live;

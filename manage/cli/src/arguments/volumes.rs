@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueHint};
+use clap::{Subcommand, ValueEnum, ValueHint};
+use holdfast_api::IntegrityMode;
 use holdfast_model::{ByteSize, SpacePath};
 
 use super::{LayoutWord, ShapeOptions, StartOptions};
@@ -90,6 +91,49 @@ pub enum AclCommand {
         /// The user, by name as the server knows it or by number
         #[arg(long)]
         user: String,
+    },
+}
+
+/// What a file keeps to prove its data.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Mode {
+    /// Nothing of its own; its space has checksums
+    PassThrough,
+    /// A checksum of each block; data is written to new places
+    Strict,
+    /// Nothing of its own, and scrubs leave it alone
+    None,
+}
+
+impl From<Mode> for IntegrityMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::PassThrough => Self::PassThrough,
+            Mode::Strict => Self::Strict,
+            Mode::None => Self::None,
+        }
+    }
+}
+
+/// What to do with checksums of files.
+#[derive(Debug, Subcommand)]
+pub enum IntegrityCommand {
+    /// Show what a file or directory keeps
+    Get {
+        /// POOL/VOLUME/PATH, or a path of the server below a mounted volume
+        path: String,
+    },
+    /// Have a file, as a job, or the new files of a directory keep something else
+    Set {
+        /// POOL/VOLUME/PATH, or a path of the server below a mounted volume
+        path: String,
+        /// What it is to keep
+        mode: Mode,
+        /// Of a directory, also have what is below keep it, as a job
+        #[arg(long)]
+        below: bool,
+        #[command(flatten)]
+        start: StartOptions,
     },
 }
 
@@ -219,6 +263,21 @@ pub enum VolumeCommand {
     /// Limit what directory trees, users and groups of a volume take
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Have files keep checksums of their own
+    #[command(subcommand)]
+    Integrity(IntegrityCommand),
+    /// Read all data of strict files, in every copy, and mend what can be mended, as a job; the volume stays in use
+    Scrub {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// List blocks of strict files that are right in no copy
+    Damage {
+        /// POOL/VOLUME
+        volume: SpacePath,
+    },
     /// Keep a record of what changes on a volume, for programs that follow it
     #[command(subcommand)]
     Journal(JournalCommand),

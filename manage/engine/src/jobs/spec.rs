@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Code, JobKind, Severity};
+use holdfast_api::{ApiError, Code, IntegrityMode, JobKind, Severity};
 use holdfast_device::reactor::ReactorHandle;
 use holdfast_model::{ObjectKind, ObjectRef, Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Control;
 use super::{
-    convert, evacuate, inherit, rebalance, reclaim, repair, replace, restore, scrub, shrink, trim, upgrade, volumes,
+    convert, evacuate, inherit, integrity, rebalance, reclaim, repair, replace, restore, scrub, scrub_files, shrink,
+    trim, upgrade, volumes,
 };
 use crate::engine::OpenPool;
 use crate::error::from_space;
@@ -110,6 +111,9 @@ pub(crate) struct JobSpec {
     /// What a restore restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restoring: Option<Restoring>,
+    /// What files are to keep to prove their data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) integrity: Option<IntegrityMode>,
 }
 
 /// Files that are made as a snapshot has them.
@@ -195,7 +199,17 @@ impl Cut {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None, path: None, restoring: None }
+        Self {
+            kind,
+            target,
+            provisioning: None,
+            force: false,
+            to: None,
+            size_bytes: None,
+            path: None,
+            restoring: None,
+            integrity: None,
+        }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
@@ -252,7 +266,9 @@ impl JobSpec {
             | JobKind::Trim
             | JobKind::Reclaim
             | JobKind::Restore
-            | JobKind::Inherit => 0,
+            | JobKind::Inherit
+            | JobKind::Integrity
+            | JobKind::ScrubFiles => 0,
         }
     }
 
@@ -277,6 +293,8 @@ impl JobSpec {
             JobKind::Reclaim => return reclaim::run(site, target, pace).await,
             JobKind::Restore => return restore::run(site, self, pace).await,
             JobKind::Inherit => return inherit::run(site, self, pace).await,
+            JobKind::Integrity => return integrity::run(site, self, pace).await,
+            JobKind::ScrubFiles => return scrub_files::run(site, target, pace).await,
         };
         brought.map_err(|ended| Cut::of_spaces(target.object(), ended))
     }

@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Refuses work on a volume beside some other.
-    pub(super) fn refuse_beside(
+    pub(crate) fn refuse_beside(
         &self,
         path: &str,
         spec: &JobSpec,

@@ -16,7 +16,7 @@ use super::quotas::names;
 use super::usage::{find_any, no_path};
 use super::{KnownVolume, from_volume};
 use crate::engine::{Engine, OpenPool};
-use crate::error::ApiResult;
+use crate::error::{ApiResult, conflict};
 use crate::jobs::{JobSpec, Target};
 
 /// The one who asked is an administrator of the server.
@@ -105,16 +105,16 @@ fn parts_of(given: &SecurityDescriptor) -> SecurityParts {
 }
 
 /// A file of a volume that a request is about.
-struct Asked {
-    open: Arc<OpenPool>,
-    known: KnownVolume,
-    volume: Arc<Volume>,
-    facts: Attributes,
-    object: String,
+pub(super) struct Asked {
+    pub(super) open: Arc<OpenPool>,
+    pub(super) known: KnownVolume,
+    pub(super) volume: Arc<Volume>,
+    pub(super) facts: Attributes,
+    pub(super) object: String,
 }
 
 impl Engine {
-    async fn file_asked(&self, path: &str, below: &str) -> ApiResult<Asked> {
+    pub(super) async fn file_asked(&self, path: &str, below: &str) -> ApiResult<Asked> {
         let (open, name, object) = self.volume_at(path)?;
         let (known, volume) = open.open_volume_named(&name, &object)?;
         if !below.starts_with('/') {
@@ -168,6 +168,13 @@ impl Engine {
                 let next = "begin parts with O:, G:, D: or S:";
                 return Err(ApiError::invalid(&asked.object, "the text has no part of a descriptor", next).at("sddl"));
             }
+            let is_handed_on = request.below && asked.facts.kind == FileKind::Directory;
+            let target = Target::volume(&asked.open, asked.known.id, &asked.known.name);
+            let spec = JobSpec { path: Some(request.path.clone()), ..JobSpec::new(JobKind::Inherit, target) };
+            if let Some(job) = engine.jobs.like(&spec).filter(|_| is_handed_on && !engine.jobs.has(&spec)) {
+                let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+                return Err(conflict(&asked.object, format!("job {job} hands on those of another directory"), next));
+            }
             let (volume, id) = (asked.volume.clone(), asked.facts.id);
             let set = engine.on_reactor(move || async move {
                 let before = volume.security(&administrator(), id).await?;
@@ -190,14 +197,7 @@ impl Engine {
                 let told = engine.blocking(move || notifier.file_changed(id)).await;
                 told.unwrap_or_else(|error| tracing::warn!("the kernel was not told of permissions: {error}"));
             }
-            let is_handed_on = request.below && asked.facts.kind == FileKind::Directory;
-            let job = if is_handed_on {
-                let target = Target::volume(open, known.id, &known.name);
-                let spec = JobSpec { path: Some(request.path.clone()), ..JobSpec::new(JobKind::Inherit, target) };
-                Some(engine.add_job(spec, request.pace)?.job)
-            } else {
-                None
-            };
+            let job = if is_handed_on { Some(engine.add_job(spec, request.pace)?.job) } else { None };
             let acl = engine.acl_of(&request.path, &asked).await?;
             Ok(FileAclChanged { changed: changed || job.is_some(), acl, job })
         })

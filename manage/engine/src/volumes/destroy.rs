@@ -12,7 +12,7 @@ use holdfast_space::Space;
 use super::known::{KnownVolume, Stage};
 use super::{BLANK_BYTES, LiveVolume, VOLUMES, parse_volume};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, conflict, from_io, not_confirmed, not_found};
+use crate::error::{ApiResult, conflict, from_io, from_pool, not_confirmed, not_found};
 
 impl Engine {
     /// Removes a volume. Its files are lost; with it goes the space that was made for it.
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Removes the space that was made for a volume, or makes the beginning of another's blank, and then has the pool
     /// keep nothing of the volume. What its document does not tell stays.
-    pub(super) async fn take_apart(&self, open: &OpenPool, object: &str, known: &KnownVolume) -> ApiResult<()> {
+    pub(super) async fn take_apart(&self, open: &Arc<OpenPool>, object: &str, known: &KnownVolume) -> ApiResult<()> {
         let record = open.pool.spaces().into_iter().find(|record| known.is_on(record));
         match record.filter(|_| known.stage != Stage::Unreadable) {
             Some(record) if known.owns_space => self.remove_space(open, &record).await?,
@@ -91,7 +91,10 @@ impl Engine {
             }
             None => {}
         }
-        self.keep::<KnownVolume>(&open.pool, format!("{VOLUMES}{}", known.name), None).await
+        self.keep::<KnownVolume>(&open.pool, format!("{VOLUMES}{}", known.name), None).await?;
+        let (forgetting, id) = (open.clone(), known.id);
+        let forgotten = self.on_reactor(move || async move { forgetting.forget_lost(id).await }).await?;
+        forgotten.map_err(|error| from_pool(object, error))
     }
 
     /// Makes the beginning of a space blank, so that it is known as empty.

@@ -32,7 +32,7 @@ fn findings(name: &str, found: &Findings) -> Condition {
 
 /// How much a condition that a volume has of itself matters.
 pub(crate) fn own_health(volume: &VolumeView, told: &Condition) -> Health {
-    let is_bad = |reason| matches!(reason, Reason::ReadOnly | Reason::Unwritten);
+    let is_bad = |reason| matches!(reason, Reason::ReadOnly | Reason::Unwritten | Reason::LostData);
     let is_down = volume.state != VolumeState::Open || told.reason.is_some_and(is_bad);
     if is_down { Health::Unhealthy } else { Health::Warning }
 }
@@ -62,6 +62,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
                     stops before";
         conditions.push(Condition::new(cause, next).because(Reason::Unwritten));
     }
+    conditions.extend(live.damage.condition(&name));
     if live.findings.left > 0 {
         conditions.push(findings(&name, &live.findings));
     }

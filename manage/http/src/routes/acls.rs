@@ -13,7 +13,7 @@ use crate::refusal::{Answered, Body, InPath, InQuery};
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfFile {
     /// The file, from the volume's root on.
-    path: String,
+    pub(super) path: String,
 }
 
 /// Shows the permissions of a file of a volume: its security descriptor, as text and for people.

@@ -33,13 +33,14 @@ const PLANS: [&str; 7] = [
 ];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 /// What reads and is for administrators; or, where it works through names of files, for operators.
-const NOT_FOR_VIEWERS: [&str; 10] = [
+const NOT_FOR_VIEWERS: [&str; 11] = [
     "account_list",
     "account_show",
     "audit_list",
     "settings_show",
     "backup",
     "volume_usage",
+    "volume_integrity_show",
     "volume_journal_read",
     "volume_acl_show",
     "volume_acl_access",

@@ -83,6 +83,8 @@ const JOBS: Record<Job['kind'], string> = {
   reclaim: 'Give back snapshots of',
   restore: 'Restore files of',
   inherit: 'Hand on permissions of',
+  integrity: 'Set integrity of',
+  'scrub-files': 'Scrub files of',
 };
 
 export function jobKind(kind: Job['kind']): string {
