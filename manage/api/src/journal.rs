@@ -21,7 +21,7 @@ pub struct VolumeJournal {
 #[serde(deny_unknown_fields)]
 pub struct SetVolumeJournal {
     /// Bytes of records that are kept at least: 64 KiB to 4 GiB, and no more than an eighth of the volume. Left out: as
-    /// it is, or 64 MiB.
+    /// it is, or 64 MiB where a volume is large enough for that.
     #[serde(default)]
     pub max_bytes: Option<u64>,
 }

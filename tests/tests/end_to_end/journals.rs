@@ -32,7 +32,7 @@ fn a_reader_sees_each_change_once_over_kills_and_is_told_of_gaps() {
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);
     daemon.please(&["volume", "mount", "tank/files", &directory]);
     refuse(&daemon, &["volume", "journal", "show", "tank/files"], "it has no change journal");
-    refuse(&daemon, &["volume", "journal", "set", "tank/files", "--size", "1GiB"], "eighth");
+    refuse(&daemon, &["volume", "journal", "set", "tank/files", "--size", "1GiB"], "takes 64 KiB to 16 MiB");
     std::fs::write(format!("{directory}/before"), "not in it").expect("written");
     let set = daemon.json(&["volume", "journal", "set", "tank/files", "--size", "64KiB"]);
     assert_eq!((&set["changed"], &set["journal"]["max_bytes"]), (&true.into(), &(64 << 10).into()), "{set}");

@@ -25,6 +25,7 @@ mod quotas;
 mod salvage;
 mod shrink;
 mod snapshots;
+mod strict;
 mod tls;
 mod torture;
 mod volumes;

@@ -20,6 +20,9 @@ use crate::error::{ApiResult, not_confirmed};
 /// Records that one answer has, at most.
 const MOST_RECORDS: usize = 1000;
 
+/// A journal takes so much of its volume at most: one part of so many.
+const PART_OF_VOLUME: u64 = 8;
+
 /// The reasons, with the bits that stand for them.
 const REASONS: [(Reasons, JournalReason); 18] = [
     (Reasons::DATA_OVERWRITE, JournalReason::DataOverwrite),
@@ -145,7 +148,8 @@ impl Engine {
             let (open, name, object) = engine.volume_at(&path)?;
             let (known, volume) = open.open_volume_named(&name, &object)?;
             let before = volume.journal();
-            let usual = before.map_or(JournalState::DEFAULT_BYTES, |state| state.max_bytes);
+            let most = volume.size_bytes() / PART_OF_VOLUME;
+            let usual = before.map_or(JournalState::DEFAULT_BYTES.min(most), |state| state.max_bytes);
             let bytes = request.max_bytes.unwrap_or(usual);
             let set = engine.on_reactor(move || async move { volume.set_journal(bytes).await }).await?;
             let now = set.map_err(|error| {
