@@ -378,7 +378,9 @@ impl Volume {
 
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked, sweep: u64) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, tally, named, stored, journal, unkept, mut is_cut, .. } = scan;
+        let Scan {
+            settings, sums, suspects, circles, zones, tally, named, stored, journal, unkept, mut is_cut, ..
+        } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         verbs.extend(unkept);
         if !walked.is_partial {

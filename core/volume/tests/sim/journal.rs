@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use holdfast_device::IoSlice;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_model::Uuid;
 use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, Remove, Rename, SetAttributes, SetMode, SetTime,
     Time,
 };
-use holdfast_volume::superblock::{JOURNAL, Superblock};
-use holdfast_volume::{ErrorKind, JournalRead, JournalRecord, JournalState, Reasons, Verb, Volume};
+use holdfast_volume::superblock::{JOURNAL, Root, Superblock};
+use holdfast_volume::{ErrorKind, JournalRead, JournalRecord, JournalState, Reasons, SHARED_TREES, Verb, Volume};
 
 use crate::model::{Files, difference, read_all, read_node};
 use crate::plain::{NEW, WRITING, new_volume, open};
@@ -312,8 +313,6 @@ fn a_journal_is_cut_by_its_size_and_whoever_is_late_is_told() {
         for size in [0, SIZE - 1, 9 << 20, u64::MAX] {
             assert_eq!(volume.set_journal(size).await.expect_err("no size").kind, ErrorKind::Invalid);
         }
-        assert_eq!(volume.remove_journal().await, Ok(false));
-        let first = volume.set_journal(SIZE).await.expect("made");
         let flag = |disk: &SimDisk| {
             let superblock = Superblock::open(&disk.peek(0, BLOCK)).expect("this version's").expect("whole");
             superblock.groups().map(|at| {
@@ -321,6 +320,17 @@ fn a_journal_is_cut_by_its_size_and_whoever_is_late_is_told() {
                 block.features[1] & JOURNAL != 0
             })
         };
+        volume.create(&caller, root, b"before", &NEW).await.expect("created");
+        assert_eq!(volume.remove_journal().await, Ok(false));
+        volume.checkpoint().await.expect("it lasts");
+        let roots = [BLOCK as u64, 2 * BLOCK as u64].map(|at| Root::open(Uuid::from_u128(7), &disk.peek(at, BLOCK)));
+        let is_plain = |root: &Root| root.trees.iter().all(|(tree, _)| *tree != SHARED_TREES + 11);
+        assert!(
+            roots.iter().flatten().count() > 0 && roots.iter().flatten().all(is_plain),
+            "no journal, no trace of it"
+        );
+        assert_eq!(flag(&disk), [false; 3]);
+        let first = volume.set_journal(SIZE).await.expect("made");
         assert_eq!(flag(&disk), [true; 3]);
         let mut most = 0;
         for number in 0..3000 {
