@@ -1,6 +1,7 @@
 //! The change journal: what each change is recorded as, how it is read and cut, what damage costs; and a follower that
 //! keeps a copy of all files by nothing but records, over crashes.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl Follower {
     }
 
     /// Follows the journal to its end.
-    pub async fn follow(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn follow(&mut self, volume: &Volume, random: &SimRandom) {
         let Some(state) = volume.journal() else { return };
         if self.begun == 0 {
             return self.begin(volume).await;
@@ -103,7 +104,7 @@ impl Follower {
     }
 
     /// Holds the copy against the files. Nobody has any open.
-    pub async fn check(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn check(&mut self, volume: &Volume, random: &SimRandom) {
         // What waits is written, and its files are closed for the journal.
         volume.sync().await.expect("it lasts");
         self.follow(volume, random).await;
@@ -113,7 +114,7 @@ impl Follower {
     }
 
     /// Now and then the journal is made, changes its size, or goes.
-    pub async fn switch(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn switch(&mut self, volume: &Volume, random: &SimRandom) {
         let done = if random.chance(1, 4) {
             volume.remove_journal().await.map(drop)
         } else {
@@ -123,6 +124,26 @@ impl Follower {
             assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
         }
     }
+}
+
+/// Follows the journal a bit, or has it be another one.
+pub async fn follow(follower: &RefCell<Follower>, volume: &Volume, random: &SimRandom) {
+    // What a crash cuts short is begun anew with what it had.
+    let mut own = follower.borrow().clone();
+    if volume.journal().is_none() || random.chance(1, 300) {
+        own.switch(volume, random).await;
+    }
+    if random.chance(1, 20) {
+        own.follow(volume, random).await;
+        follower.replace(own);
+    }
+}
+
+/// Holds the copy against the files. Nobody has any open.
+pub async fn check(follower: &RefCell<Follower>, volume: &Volume, random: &SimRandom) {
+    let mut own = follower.borrow().clone();
+    own.check(volume, random).await;
+    follower.replace(own);
 }
 
 fn with(test: impl AsyncFnOnce(Arc<SimDisk>, Volume) + 'static) {
