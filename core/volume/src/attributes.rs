@@ -117,7 +117,8 @@ impl Volume {
                 apply(caller, &mut record, set, now);
                 record.change = self.next_change();
                 put_record(view, id.number, &record)?;
-                if set.accessed.is_some() || set.modified.is_some() || set.created.is_some() {
+                let times = [set.accessed, set.modified, set.created];
+                if set.dos.is_some() || times.iter().any(Option::is_some) {
                     view.tell(id.number, Reasons::BASIC_INFO_CHANGE);
                 }
                 Ok(record.facts(id.number))

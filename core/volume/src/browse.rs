@@ -138,7 +138,7 @@ impl Browsed {
     }
 
     /// Refuses to change anything but files as they are.
-    fn check_now(&self, ids: &[FileId]) -> Result<(), VolumeError> {
+    pub(crate) fn check_now(&self, ids: &[FileId]) -> Result<(), VolumeError> {
         if ids.iter().any(|id| id.number & PAST != 0) { read_only() } else { Ok(()) }
     }
 

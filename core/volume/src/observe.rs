@@ -19,11 +19,16 @@ use crate::integrity::Integrity;
 use crate::journal::Reasons;
 use crate::keys::{self, kind};
 use crate::record::{DirectoryEntry, Link, Record};
-use crate::service::{FileId, FileKind};
+use crate::service::{DosAttributes, FileId, FileKind};
+use crate::streams::Head;
 use crate::transaction::Operation;
 
 /// Further names of a file that are told, at most.
 const MOST_NAMES: usize = 32;
+
+/// Attributes that say what other reasons tell: that data changed, what a file stands for, and how its data is proven.
+const TOLD_OTHERWISE: DosAttributes =
+    DosAttributes::ARCHIVE.union(DosAttributes::REPARSE_POINT).union(Integrity::ATTRIBUTES);
 
 /// What happens to a name, in the order in which it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +83,10 @@ pub(crate) fn changes(view: &View<'_>, operations: &[Operation], told: &[(u64, R
             kind::RECORD => seen.entry(file).or_default().record = Some(value.as_deref()),
             kind::EXTENDED => seen.entry(file).or_default().reasons |= Reasons::EA_CHANGE,
             kind::REPARSE => seen.entry(file).or_default().reasons |= Reasons::REPARSE_POINT_CHANGE,
+            kind::STREAM => {
+                let before = view.get(*tree, key)?;
+                seen.entry(file).or_default().reasons |= of_stream(key, before.as_deref(), value.as_deref());
+            }
             kind::EXTENT => {
                 let extent = |value: &[u8]| Extent::decode(value).ok();
                 let (before, seen) = (view.get(*tree, key)?, seen.entry(file).or_default());
@@ -221,6 +230,29 @@ impl Looking<'_, '_> {
     }
 }
 
+/// What becomes of a named stream where one of its parts is put in or taken out.
+fn of_stream(key: &[u8], before: Option<&[u8]>, after: Option<&[u8]>) -> Reasons {
+    let Some((_, part)) = keys::read_stream(key) else { return Reasons::NONE };
+    let (Some(before), Some(after)) = (before, after) else {
+        return if part == 0 { Reasons::STREAM_CHANGE } else { Reasons::NONE };
+    };
+    if part > 0 {
+        // What was written again as it was is written over, and what only follows is not.
+        let len = before.len().min(after.len());
+        let is_over = before == after || before[..len] != after[..len];
+        return if is_over { Reasons::NAMED_DATA_OVERWRITE } else { Reasons::NONE };
+    }
+    let (Some(before), Some(after)) = (Head::decode(before), Head::decode(after)) else {
+        return Reasons::STREAM_CHANGE;
+    };
+    let length = match before.len.cmp(&after.len) {
+        std::cmp::Ordering::Less => Reasons::NAMED_DATA_EXTEND,
+        std::cmp::Ordering::Greater => Reasons::NAMED_DATA_TRUNCATION,
+        std::cmp::Ordering::Equal => Reasons::NONE,
+    };
+    if before.name == after.name { length } else { length | Reasons::STREAM_CHANGE }
+}
+
 /// Why a file that stays is another one afterwards.
 fn compare(before: &Record, after: &Record, seen: &Seen<'_>) -> Result<Reasons, Stop> {
     let mut reasons = seen.reasons;
@@ -228,11 +260,12 @@ fn compare(before: &Record, after: &Record, seen: &Seen<'_>) -> Result<Reasons, 
     if owner(before) != owner(after) {
         reasons |= Reasons::SECURITY_CHANGE;
     }
-    let plain = |record: &Record| record.attributes & !Integrity::ATTRIBUTES.bits();
-    if (plain(before), before.created) != (plain(after), after.created) {
+    let own = |record: &Record| (record.attributes & !TOLD_OTHERWISE.bits(), record.created);
+    if own(before) != own(after) {
         reasons |= Reasons::BASIC_INFO_CHANGE;
     }
-    if plain(before) ^ before.attributes != plain(after) ^ after.attributes {
+    let integrity = |record: &Record| record.attributes & Integrity::ATTRIBUTES.bits();
+    if integrity(before) != integrity(after) {
         reasons |= Reasons::INTEGRITY_CHANGE;
     }
     if after.kind != FileKind::Regular {
@@ -259,8 +292,11 @@ fn compare(before: &Record, after: &Record, seen: &Seen<'_>) -> Result<Reasons, 
 
 /// Whether data that a file has lies elsewhere afterwards, or is other data.
 fn is_overwritten(before: &Record, after: &Record, seen: &Seen<'_>) -> bool {
-    if let (Some(old), Some(new)) = (&before.inline, &after.inline) {
-        return !new.starts_with(old);
+    match (&before.inline, &after.inline) {
+        (Some(old), Some(new)) => return !new.starts_with(old),
+        // What it is outside of the record is not seen here.
+        (Some(old), None) if !old.is_empty() => return true,
+        _ => {}
     }
     seen.old.iter().any(|old| old.is_written && !without(vec![old.clone()], &seen.new).is_empty())
 }

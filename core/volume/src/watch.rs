@@ -20,6 +20,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::browse::Browsed;
 use crate::error::VolumeError;
 use crate::journal::Reasons;
 use crate::keys;
@@ -275,8 +276,10 @@ impl Volume {
     /// Watches a directory from now on.
     ///
     /// # Errors
-    /// There is no such directory, a node is damaged, or the device failed.
+    /// There is no such directory, the volume takes no changes, as a snapshot does not, a node is damaged, or the device
+    /// failed.
     pub async fn watch(&self, directory: FileId, settings: WatchSettings) -> Result<Watch, VolumeError> {
+        self.store.check_failed()?;
         let most = settings.most_waiting.clamp(LEAST_WAITING, MOST_WAITING);
         let watched = Arc::new(Watched {
             root: directory,
@@ -289,5 +292,17 @@ impl Volume {
         // Who removes it from here on tells the watch.
         self.store.look([keys::shard(directory.number)], |view| directory_of(view, directory).map(drop)).await?;
         Ok(watch)
+    }
+}
+
+impl Browsed {
+    /// Watches a directory of files as they are. The events are asked for with the volume.
+    ///
+    /// # Errors
+    /// Nothing happens in a snapshot ([`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly)); else those of
+    /// [`Volume::watch`].
+    pub async fn watch(&self, directory: FileId, settings: WatchSettings) -> Result<Watch, VolumeError> {
+        self.check_now(&[directory])?;
+        self.volume().watch(directory, settings).await
     }
 }

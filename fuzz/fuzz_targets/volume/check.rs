@@ -11,6 +11,8 @@
 //!   8 bytes each:   kind │ first number (2) │ second (2) │ how they are meant │ length of the bytes │ their first one
 //! ```
 //!
+//! An input that ends with one to six further bytes is of a volume with a change journal, and a file that was open.
+//!
 //! Held up: no panic and no end that does not come, whether the volume is opened, scanned, repaired, read and written, or
 //! copied out as a wreck; and a repair leaves nothing that a further one repairs.
 
@@ -24,7 +26,9 @@ use holdfast_volume::page::{PAGE_BYTES, Page};
 use holdfast_volume::salvage::{Found, Rescue, salvage};
 use holdfast_volume::service::{Caller, Data, FileId, FileKind, FileService, NewFile, OpenMode, Remove, SetMode, Time};
 use holdfast_volume::superblock::{Root, Superblock};
-use holdfast_volume::{Format, SHARED_TREES, Settings, Store, Transaction, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{
+    Format, JournalRead, Reasons, SHARED_TREES, Settings, Store, Transaction, Volume, VolumeFormat, WallClock,
+};
 
 const BLOCK: usize = 4096;
 const SIZE: u64 = 16 << 20;
@@ -34,6 +38,10 @@ const MOST_CHANGES: usize = 16;
 const FINDINGS: u8 = SHARED_TREES + 4;
 /// Kinds of findings that are repaired without more of the volume being read; any other kind ends that.
 const KINDS: [u8; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 30, 31, 32, 50, 51, 53, 54];
+/// The same of a volume with a journal.
+const KINDS_OF_JOURNAL: [u8; 2] = [74, 75];
+/// Bytes of a journal.
+const JOURNAL: u64 = 64 << 10;
 /// Bytes that a salvage may hand out.
 const MOST_BYTES: u64 = 32 << 20;
 
@@ -105,13 +113,16 @@ fn settings() -> Settings {
     Settings { cache_bytes: 256 << 10, changed_bytes: 4 << 20, ..Settings::default() }
 }
 
-async fn fill(device: Arc<dyn Device>) {
+async fn fill(device: Arc<dyn Device>, has_journal: bool) {
     let store = Format { volume: Uuid::from_u128(5), log_bytes: None };
     let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
     Volume::format(&device, format, Time::default()).await.expect("formatted");
     let volume = Volume::open(device, settings(), clock()).await.expect("opened");
     let new = |kind| NewFile { kind, mode: 0o644, target: if kind == FileKind::Symlink { b"to" } else { b"" } };
     let root = volume.root();
+    if has_journal {
+        volume.set_journal(JOURNAL).await.expect("made");
+    }
     let make = async |dir: FileId, name: &str, kind: FileKind| {
         volume.create(&caller(), dir, name.as_bytes(), &new(kind)).await.expect("created").id
     };
@@ -130,7 +141,12 @@ async fn fill(device: Arc<dyn Device>) {
             let data = IoSlice::padded(&[block as u8 + 1; BLOCK]);
             volume.write(&handle, block * 3 * BLOCK as u64, data, BLOCK).await.expect("written");
         }
-        volume.close(handle).await.expect("closed");
+        if has_journal {
+            // It has a note, and stays open.
+            volume.sync().await.expect("it lasts");
+        } else {
+            volume.close(handle).await.expect("closed");
+        }
         volume.set_extended(&caller(), file, b"user.x", &[7; 5000], SetMode::Any).await.expect("set");
         volume.link(&caller(), file, dir, format!("to {name}").as_bytes()).await.expect("linked");
     }
@@ -186,12 +202,12 @@ fn short(bytes: &[u8], at: usize) -> usize {
 }
 
 impl Base {
-    fn get() -> &'static Self {
-        static BASE: OnceLock<Base> = OnceLock::new();
-        BASE.get_or_init(|| {
+    fn get(has_journal: bool) -> &'static Self {
+        static BASES: [OnceLock<Base>; 2] = [const { OnceLock::new() }; 2];
+        BASES[usize::from(has_journal)].get_or_init(|| {
             let memory = Arc::new(Memory(Mutex::default()));
             let device: Arc<dyn Device> = memory.clone();
-            Sim::new(1).run(fill(device)).expect("powered");
+            Sim::new(1).run(fill(device, has_journal)).expect("powered");
             let blocks = memory.0.lock().expect("no panic while held").clone();
             let superblock = Superblock::open(&bytes(&blocks, 0, BLOCK)).expect("known").expect("whole");
             let roots = superblock.groups().into_iter().flat_map(|at| [at + 4096, at + 8192]);
@@ -406,12 +422,30 @@ async fn use_all(volume: &Volume) {
     }
     let new = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
     let _ = volume.create(&caller(), volume.root(), b"new", &new).await;
+    follow(volume).await;
     let _ = volume.remove(&caller(), volume.root(), b"data", Remove::File).await;
     let _ = volume.checkpoint().await;
 }
 
+/// Reads the journal to its end as often as that is another one, and has it be cut.
+async fn follow(volume: &Volume) {
+    let Some(state) = volume.journal() else { return };
+    let mut at = 0;
+    for _ in 0..100 {
+        at = match volume.read_journal(state.id, at, 20, Reasons::ALL).await {
+            Ok(JournalRead::Records { next, .. }) if next != at => next,
+            Ok(JournalRead::Cut { first }) => first,
+            _ => break,
+        };
+    }
+    let _ = volume.set_journal(2 * JOURNAL).await;
+    let _ = volume.settle_journal().await;
+}
+
 /// Findings as they would be kept.
-fn findings(changes: &[[u8; 8]]) -> Vec<Vec<u8>> {
+fn findings(changes: &[[u8; 8]], has_journal: bool) -> Vec<Vec<u8>> {
+    let further: &[u8] = if has_journal { &KINDS_OF_JOURNAL } else { &[] };
+    let kinds = [&KINDS[..], further].concat();
     let number = |low: u8, high: u8, how: u8| match how & 3 {
         0 => u64::from(low),
         // Of a file.
@@ -421,7 +455,7 @@ fn findings(changes: &[[u8; 8]]) -> Vec<Vec<u8>> {
     };
     let of = |[kind, one, two, three, four, how, len, first]: &[u8; 8]| {
         let mut numbers = [number(*one, *two, *how), number(*three, *four, how >> 2), number(*one, *four, how >> 4)];
-        let kind = KINDS.get(usize::from(*kind) % (KINDS.len() + 1)).unwrap_or(kind);
+        let kind = kinds.get(usize::from(*kind) % (kinds.len() + 1)).unwrap_or(kind);
         if *kind == 9 {
             // Files of one run.
             numbers[0] &= !63;
@@ -451,7 +485,7 @@ async fn keep(device: Arc<dyn Device>, findings: &[Vec<u8>]) -> Option<()> {
     store.checkpoint().await.ok()
 }
 
-async fn survive(blocks: Blocks, changes: &[[u8; 8]]) {
+async fn survive(blocks: Blocks, changes: &[[u8; 8]], has_journal: bool) {
     let device = |blocks: &Blocks| -> Arc<dyn Device> { Arc::new(Memory(Mutex::new(blocks.clone()))) };
     let _ = salvage(device(&blocks), clock(), &mut Nobody).await;
     if let Ok(volume) = Volume::open(device(&blocks), settings(), clock()).await {
@@ -459,8 +493,8 @@ async fn survive(blocks: Blocks, changes: &[[u8; 8]]) {
         let _ = volume.scan().await;
         let _ = volume.spotfix_known().await;
     }
-    let told = device(&Base::get().blocks);
-    if keep(told.clone(), &findings(changes)).await.is_some()
+    let told = device(&Base::get(has_journal).blocks);
+    if keep(told.clone(), &findings(changes, has_journal)).await.is_some()
         && let Ok(volume) = Volume::open(told, settings(), clock()).await
     {
         let _ = volume.spotfix_known().await;
@@ -477,7 +511,8 @@ async fn survive(blocks: Blocks, changes: &[[u8; 8]]) {
 
 /// Panics where something does not hold.
 pub fn check(input: &[u8]) {
-    let base = Base::get();
+    let has_journal = (1..=6).contains(&(input.len() % 8));
+    let base = Base::get(has_journal);
     // As bytes of a page, a root and a superblock, with a checksum that fits.
     let mut page = IoBuf::zeroed(PAGE_BYTES);
     let len = input.len().min(PAGE_BYTES - 24);
@@ -498,5 +533,5 @@ pub fn check(input: &[u8]) {
     for change in &changes {
         changed.change(*change);
     }
-    Sim::new(1).run(async move { survive(changed.blocks, &changes).await }).expect("powered");
+    Sim::new(1).run(async move { survive(changed.blocks, &changes, has_journal).await }).expect("powered");
 }

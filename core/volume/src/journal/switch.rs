@@ -93,8 +93,10 @@ impl Volume {
     /// recorded. The room that it may come to take is set aside (`FSCTL_CREATE_USN_JOURNAL`).
     ///
     /// # Errors
-    /// Less than 64 KiB, more than 4 GiB or an eighth of the volume; no room; a node is damaged, or the device failed.
+    /// The volume takes no changes, as a snapshot does not; less than 64 KiB, more than 4 GiB or an eighth of the volume; no
+    /// room; a node is damaged, or the device failed.
     pub async fn set_journal(&self, max_bytes: u64) -> Result<JournalState, VolumeError> {
+        self.store.check_failed()?;
         let most = MOST_BYTES.min(self.size_bytes() / PART_OF_VOLUME);
         if !(LEAST_BYTES..=most).contains(&max_bytes) {
             let (least, most) = (ByteSize(LEAST_BYTES), ByteSize(most));
@@ -135,7 +137,7 @@ impl Volume {
     /// (`FSCTL_DELETE_USN_JOURNAL`).
     ///
     /// # Errors
-    /// A node is damaged, or the device failed.
+    /// The volume takes no changes, a node is damaged, or the device failed.
     pub async fn remove_journal(&self) -> Result<bool, VolumeError> {
         let _one = self.journaling.lock().await;
         let trees = [SETTINGS_TREE, SETTINGS_TWIN, JOURNAL_TREE];

@@ -20,7 +20,7 @@ use holdfast_volume::{
 use crate::clones::check_empty;
 use crate::damage::lose_newest_root;
 use crate::descriptors;
-use crate::journal::Follower;
+use crate::journal::{self, Follower};
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 use crate::quotas;
 use crate::resize::resize;
@@ -555,7 +555,7 @@ impl Life<'_> {
     async fn live(&mut self) {
         for _ in 0..self.random.range(1..250u32) {
             if let Some(follower) = self.follower {
-                follow(self.volume, self.random, follower).await;
+                journal::follow(follower, self.volume, self.random).await;
             }
             // Histories without clones stay what they were.
             match self.random.range(0..self.sort.operations()) {
@@ -585,9 +585,7 @@ impl Life<'_> {
         }
         self.volume.settle_quotas().await.expect("it needs no room");
         if let Some(follower) = self.follower {
-            let mut own = follower.borrow().clone();
-            own.check(self.volume, self.random).await;
-            follower.replace(own);
+            journal::check(follower, self.volume, self.random).await;
         }
     }
 
@@ -603,19 +601,6 @@ impl Life<'_> {
 
 async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
     Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
-}
-
-/// Follows the journal a bit, or has it be another one.
-async fn follow(volume: &Volume, random: &SimRandom, follower: &RefCell<Follower>) {
-    // What a crash cuts short is begun anew with what it had.
-    let mut own = follower.borrow().clone();
-    if volume.journal().is_none() || random.chance(1, 300) {
-        own.switch(volume, random).await;
-    }
-    if random.chance(1, 20) {
-        own.follow(volume, random).await;
-        follower.replace(own);
-    }
 }
 
 fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
@@ -660,9 +645,7 @@ fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc
             let files = model.borrow().now().clone();
             quotas::check(&volume, &files).await;
             if let Some(follower) = &follower {
-                let mut own = follower.borrow().clone();
-                own.check(&volume, &random).await;
-                follower.replace(own);
+                journal::check(follower, &volume, &random).await;
             }
             let mut life = Life {
                 volume: &volume,

@@ -1,17 +1,19 @@
 //! The change journal: what each change is recorded as, how it is read and cut, what damage costs; and a follower that
 //! keeps a copy of all files by nothing but records, over crashes.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_device::IoSlice;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_model::Uuid;
 use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, Remove, Rename, SetAttributes, SetMode, SetTime,
     Time,
 };
-use holdfast_volume::superblock::{JOURNAL, Superblock};
-use holdfast_volume::{ErrorKind, JournalRead, JournalRecord, JournalState, Reasons, Verb, Volume};
+use holdfast_volume::superblock::{JOURNAL, Root, Superblock};
+use holdfast_volume::{ErrorKind, JournalRead, JournalRecord, JournalState, Reasons, SHARED_TREES, Verb, Volume};
 
 use crate::model::{Files, difference, read_all, read_node};
 use crate::plain::{NEW, WRITING, new_volume, open};
@@ -61,7 +63,7 @@ impl Follower {
     }
 
     /// Follows the journal to its end.
-    pub async fn follow(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn follow(&mut self, volume: &Volume, random: &SimRandom) {
         let Some(state) = volume.journal() else { return };
         if self.begun == 0 {
             return self.begin(volume).await;
@@ -102,7 +104,7 @@ impl Follower {
     }
 
     /// Holds the copy against the files. Nobody has any open.
-    pub async fn check(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn check(&mut self, volume: &Volume, random: &SimRandom) {
         // What waits is written, and its files are closed for the journal.
         volume.sync().await.expect("it lasts");
         self.follow(volume, random).await;
@@ -112,7 +114,7 @@ impl Follower {
     }
 
     /// Now and then the journal is made, changes its size, or goes.
-    pub async fn switch(&mut self, volume: &Volume, random: &SimRandom) {
+    async fn switch(&mut self, volume: &Volume, random: &SimRandom) {
         let done = if random.chance(1, 4) {
             volume.remove_journal().await.map(drop)
         } else {
@@ -122,6 +124,26 @@ impl Follower {
             assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
         }
     }
+}
+
+/// Follows the journal a bit, or has it be another one.
+pub async fn follow(follower: &RefCell<Follower>, volume: &Volume, random: &SimRandom) {
+    // What a crash cuts short is begun anew with what it had.
+    let mut own = follower.borrow().clone();
+    if volume.journal().is_none() || random.chance(1, 300) {
+        own.switch(volume, random).await;
+    }
+    if random.chance(1, 20) {
+        own.follow(volume, random).await;
+        follower.replace(own);
+    }
+}
+
+/// Holds the copy against the files. Nobody has any open.
+pub async fn check(follower: &RefCell<Follower>, volume: &Volume, random: &SimRandom) {
+    let mut own = follower.borrow().clone();
+    own.check(volume, random).await;
+    follower.replace(own);
 }
 
 fn with(test: impl AsyncFnOnce(Arc<SimDisk>, Volume) + 'static) {
@@ -312,8 +334,6 @@ fn a_journal_is_cut_by_its_size_and_whoever_is_late_is_told() {
         for size in [0, SIZE - 1, 9 << 20, u64::MAX] {
             assert_eq!(volume.set_journal(size).await.expect_err("no size").kind, ErrorKind::Invalid);
         }
-        assert_eq!(volume.remove_journal().await, Ok(false));
-        let first = volume.set_journal(SIZE).await.expect("made");
         let flag = |disk: &SimDisk| {
             let superblock = Superblock::open(&disk.peek(0, BLOCK)).expect("this version's").expect("whole");
             superblock.groups().map(|at| {
@@ -321,6 +341,17 @@ fn a_journal_is_cut_by_its_size_and_whoever_is_late_is_told() {
                 block.features[1] & JOURNAL != 0
             })
         };
+        volume.create(&caller, root, b"before", &NEW).await.expect("created");
+        assert_eq!(volume.remove_journal().await, Ok(false));
+        volume.checkpoint().await.expect("it lasts");
+        let roots = [BLOCK as u64, 2 * BLOCK as u64].map(|at| Root::open(Uuid::from_u128(7), &disk.peek(at, BLOCK)));
+        let is_plain = |root: &Root| root.trees.iter().all(|(tree, _)| *tree != SHARED_TREES + 11);
+        assert!(
+            roots.iter().flatten().count() > 0 && roots.iter().flatten().all(is_plain),
+            "no journal, no trace of it"
+        );
+        assert_eq!(flag(&disk), [false; 3]);
+        let first = volume.set_journal(SIZE).await.expect("made");
         assert_eq!(flag(&disk), [true; 3]);
         let mut most = 0;
         for number in 0..3000 {

@@ -13,6 +13,7 @@ mod journal;
 mod model;
 mod plain;
 mod quotas;
+mod reasons;
 mod resize;
 mod rounds;
 mod sizes;

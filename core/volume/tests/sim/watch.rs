@@ -38,14 +38,14 @@ async fn next_now(watch: &mut Watch, volume: &Volume) -> Option<Option<WatchEven
     }
 }
 
-type Told = (WatchKind, u64, String, u64);
+pub type Told = (WatchKind, u64, String, u64);
 
 fn short(event: &WatchEvent) -> Told {
     let name = String::from_utf8_lossy(&event.name).into_owned();
     (event.kind, event.directory.number, name, event.file.number)
 }
 
-async fn all_now(watch: &mut Watch, volume: &Volume) -> Vec<Told> {
+pub async fn all_now(watch: &mut Watch, volume: &Volume) -> Vec<Told> {
     let mut told = Vec::new();
     while let Some(Some(event)) = next_now(watch, volume).await {
         told.push(short(&event));
