@@ -4,7 +4,7 @@ mod bulk;
 mod cuts;
 mod descriptors;
 mod fuzz;
-mod kinds;
+pub(crate) mod kinds;
 mod known;
 mod names;
 mod nodes;
