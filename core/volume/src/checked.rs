@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::try_join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use serde::Serialize;
@@ -176,13 +177,13 @@ impl Volume {
 
     /// Reads all that holds data of pieces of a file, in order.
     pub(crate) async fn read_pieces(&self, file: &File, pieces: &[Piece]) -> Result<SmallVec<[IoBuf; 1]>, VolumeError> {
-        let mut bufs = SmallVec::with_capacity(pieces.len());
-        for piece in pieces {
-            if let Ground::Written(extent) = &piece.ground {
-                bufs.push(self.read_extent(file, piece.block, extent).await?);
-            }
-        }
-        Ok(bufs)
+        let read = |piece: &Piece| match piece {
+            Piece { block, ground: Ground::Written(extent), .. } => Some((*block, extent.clone())),
+            _ => None,
+        };
+        let all = pieces.iter().filter_map(read);
+        let all = all.map(|(block, extent)| async move { self.read_extent(file, block, &extent).await });
+        Ok(try_join_all(all).await?.into())
     }
 
     /// Reads an extent whose file is held; answers also which of its blocks are right in no copy. Those are as they can be
@@ -274,3 +275,6 @@ impl Volume {
         Ok(damaged)
     }
 }
+
+#[cfg(test)]
+mod tests;

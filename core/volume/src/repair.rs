@@ -16,7 +16,7 @@ mod names;
 mod room;
 mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};

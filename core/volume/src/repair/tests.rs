@@ -5,7 +5,7 @@ mod cuts;
 mod descriptors;
 mod fuzz;
 mod journal;
-mod kinds;
+pub(crate) mod kinds;
 mod known;
 mod names;
 mod nodes;

@@ -12,7 +12,7 @@ use crate::store::held;
 use crate::{DEFERRED_TREE, ErrorKind, OWNER_TREE, SETTINGS_TREE, SETTINGS_TWIN, Severity, VERB_TREE, ZONE_TREE};
 
 /// Two disks that hold the same; the first is read.
-struct Mirror([Arc<SimDisk>; 2]);
+pub(crate) struct Mirror(pub [Arc<SimDisk>; 2]);
 
 impl Device for Mirror {
     fn geometry(&self) -> Geometry {

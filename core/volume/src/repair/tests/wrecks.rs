@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::integrity::Integrity;
 use crate::salvage::{Found, Rescue, Salvaged, salvage};
 use crate::service::{Attributes, Data};
 use crate::superblock::Superblock;
@@ -148,6 +149,29 @@ fn what_is_lost_is_told_with_its_range_and_all_else_comes_out() {
         assert_eq!(told, ["bytes 8192 to 16383 cannot be read"]);
         let mut expected = pattern(1);
         expected[2 * BLOCK..4 * BLOCK].fill(0);
+        assert!(taken.has(&expected) && taken.has(&pattern(2)));
+    });
+}
+
+#[test]
+fn what_is_not_as_its_checksum_says_is_told_and_not_handed_out() {
+    with(async |world| {
+        world.volume.set_integrity(&Caller::default(), world.data, Integrity::Strict).await.expect("set");
+        let handle = world.volume.open(&Caller::default(), world.data, OPEN).await.expect("opened");
+        let place = {
+            let pieces = world.volume.pieces(&handle.file, 0, 8).await.expect("it has blocks");
+            let crate::extents::Ground::Written(extent) = &pieces[0].ground else { panic!("data") };
+            extent.place
+        };
+        world.volume.close(handle).await.expect("closed");
+        world.volume.checkpoint().await.expect("it lasts");
+        world.disk.poke((place + 5) * BLOCK as u64 + 9, b"something else");
+        let (done, taken) = salvaged(&world.disk).await;
+        assert_eq!(done.lost_bytes, BLOCK as u64);
+        let told: Vec<&str> = done.missing.iter().map(|missing| missing.what.as_str()).collect();
+        assert_eq!(told, ["bytes 20480 to 24575 cannot be read"]);
+        let mut expected = pattern(1);
+        expected[5 * BLOCK..6 * BLOCK].fill(0);
         assert!(taken.has(&expected) && taken.has(&pattern(2)));
     });
 }
