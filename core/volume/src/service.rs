@@ -127,8 +127,8 @@ pub struct Attributes {
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and numbers say whose
-    /// quotas new files count for. Without one it is a user of POSIX.
+    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and new files are its
+    /// user's, also in quotas. Without one it is a user of POSIX.
     pub token: Option<Arc<Token>>,
     /// The user.
     pub uid: u32,

@@ -40,6 +40,9 @@ pub const CLONES: u64 = 2;
 /// The feature of the second kind of flags that says that files have security descriptors or further streams of data:
 /// whoever does not know them would change permissions, or leave data behind.
 pub const DESCRIPTORS: u64 = 4;
+/// The one of the same kind that a volume has once it holds what only NT knows: owners without a number, who are told
+/// apart in quotas. Whoever does not know it would count their files for others.
+pub const NT_RULES: u64 = 1 << 5;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -61,7 +64,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | NT_RULES) != 0
     }
 
     /// Where the log begins.

@@ -110,6 +110,14 @@ impl Life<'_> {
         tree(one) != tree(other)
     }
 
+    /// Somebody whom files may count for.
+    fn owner(&self) -> Subject {
+        match self.random.range(1..3u32) {
+            2 if self.clones => Subject::Sid(descriptors::stranger(self.volume.last())),
+            uid => Subject::User(uid),
+        }
+    }
+
     /// Limits, set and taken away.
     async fn limit(&self) {
         let pages = [20, 200, 100_000][self.random.range(0..3usize)] * BLOCK as u64;
@@ -121,9 +129,9 @@ impl Life<'_> {
         };
         let files = self.files();
         let done = match self.random.range(0..6u32) {
-            0 => self.volume.set_quota(Subject::User(self.random.range(1..3u32)), limits).await.map(drop),
+            0 => self.volume.set_quota(self.owner(), limits).await.map(drop),
             1 => self.volume.set_quota(Subject::Group(self.random.range(0..3u32)), limits).await.map(drop),
-            2 => self.volume.remove_quota(Subject::User(self.random.range(1..3u32))).await.map(drop),
+            2 => self.volume.remove_quota(self.owner()).await.map(drop),
             3 => self.volume.remove_tree_quota(self.directory(&files)).await.map(drop),
             _ => {
                 let dir = self.directory(&files);
@@ -428,7 +436,7 @@ impl Life<'_> {
         let mut next = files;
         let node = next.nodes.get_mut(&id.number).expect("it is there");
         if self.random.chance(1, 3) {
-            let new = descriptors::draw(self.random, node);
+            let new = descriptors::draw(self.random, node, self.clones);
             node.secure(new.clone());
             let parts = SecurityParts::OWNER | SecurityParts::GROUP | SecurityParts::DACL;
             self.change(next, self.volume.set_security(&self.caller, id, parts, &new)).await;
