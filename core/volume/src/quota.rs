@@ -14,6 +14,7 @@
 //!
 //! Invariant: what is taken follows from records, in the same change; replay makes it again. It is never logged.
 
+mod account;
 mod ledger;
 mod owners;
 mod recount;

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use holdfast_identity::Sid;
 use holdfast_identity::well_known::UNIX_USERS;
 
-use super::ledger::Amount;
+use super::account::Amount;
 use super::{Subject, TAKEN};
 use crate::descriptors::NOBODY;
 use crate::record::Share;

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::ledger::Amount;
+use super::account::Amount;
 use super::owners::{Party, parts};
 use super::{BY_USER, KEY_COUNTED, TAKEN};
 use crate::error::VolumeError;

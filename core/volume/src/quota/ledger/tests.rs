@@ -1,4 +1,7 @@
+use holdfast_model::BLOCK_BYTES;
+
 use super::*;
+use crate::quota::{Limits, QuotaState};
 
 const SHARED: u8 = crate::SHARED_TREES;
 
