@@ -46,6 +46,7 @@
 //!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
+//!  name_rules.rs  what names are to callers of NT
 //!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
 //! ```
 //!
@@ -84,6 +85,7 @@ mod listing;
 mod log;
 mod mappings;
 mod media;
+mod name_rules;
 mod names;
 mod namespace;
 mod open;

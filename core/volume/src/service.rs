@@ -18,6 +18,7 @@ use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
 use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, VolumeError};
+pub use crate::name_rules::NameRules;
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +143,8 @@ pub struct Caller {
     pub is_checked: bool,
     /// Names that differ in case only are the same to the caller.
     pub ignores_case: bool,
+    /// What names the caller gives and gets.
+    pub names: NameRules,
 }
 
 /// A time to set.

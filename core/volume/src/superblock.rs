@@ -41,7 +41,8 @@ pub const CLONES: u64 = 2;
 /// whoever does not know them would change permissions, or leave data behind.
 pub const DESCRIPTORS: u64 = 4;
 /// The one of the same kind that a volume has once it holds what only NT knows: owners without a number, who are told
-/// apart in quotas. Whoever does not know it would count their files for others.
+/// apart in quotas, or names of more than 255 bytes. Whoever does not know it would count files for others, and take names
+/// away.
 pub const NT_RULES: u64 = 1 << 5;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;

@@ -10,8 +10,8 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    SecurityParts, Seek, SetAttributes, SetMode, Time,
+    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NameRules, NewFile, OpenMode, Remove,
+    Rename, SecurityParts, Seek, SetAttributes, SetMode, Time,
 };
 use holdfast_volume::{
     ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
@@ -87,13 +87,14 @@ impl Life<'_> {
 
     fn name(&self) -> Vec<u8> {
         let number = self.random.range(0..12u32);
-        if self.random.chance(1, 20) { vec![b'n'; 255] } else { format!("name {number}").into_bytes() }
+        let most = if self.clones { 765 } else { 255 };
+        if self.random.chance(1, 20) { vec![b'n'; most] } else { format!("name {number}").into_bytes() }
     }
 
     /// Somebody who creates files.
     fn someone(&self) -> Caller {
         let number = self.random.range(0..3u32);
-        Caller { uid: number, gid: number, is_checked: true, ..Caller::default() }
+        Caller { uid: number, gid: number, is_checked: true, ..self.caller.clone() }
     }
 
     /// A directory that a file has a name in.
@@ -618,7 +619,10 @@ fn run(seed: u64, delayed_bytes: usize, clones: bool) {
                 volume: &volume,
                 random: &random,
                 model: &model,
-                caller: Caller::default(),
+                caller: Caller {
+                    names: if clones { NameRules::Stored } else { NameRules::Posix },
+                    ..Caller::default()
+                },
                 handles: Vec::new(),
                 clones,
             };

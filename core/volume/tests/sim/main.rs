@@ -10,6 +10,7 @@ mod files;
 mod full;
 mod hostile;
 mod model;
+mod nt_names;
 mod owners;
 mod plain;
 mod quotas;
