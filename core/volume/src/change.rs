@@ -345,6 +345,7 @@ impl<'a> View<'a> {
             }
             let is_given = matches!(need, Need::Sure | Need::Replayed);
             let enforce = if is_given { Enforce::Nothing } else { self.enforce };
+            self.descriptors.added().for_each(|(number, owner)| store.ledger.know(number, &owner));
             store.ledger.book(&derived.shifts, enforce, self.redeemed)?;
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
             derived.kept.iter().for_each(|(death, kept, dropped)| store.snapshots.count(*death, *kept, *dropped));
@@ -366,6 +367,7 @@ impl<'a> View<'a> {
         for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == QUOTA_TREE) {
             store.ledger.define(key, value.as_deref());
         }
+        self.descriptors.gone().for_each(|number| store.ledger.forget(number));
         store.descriptors.settle(std::mem::take(&mut self.descriptors));
         store.files.fetch_add(derived.files, Ordering::Relaxed);
         store.journal.follow(&transaction.operations);

@@ -23,7 +23,7 @@ use crate::page::NodeRef;
 use crate::rooms::Sealed;
 use crate::snapshots::{self, Settled};
 use crate::store::{CLASS_DATA, Store, held};
-use crate::superblock::{LogStart, Root};
+use crate::superblock::{LogStart, NT_RULES, Root};
 use crate::tree::{Changed, Child, PlaceCell};
 use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE, TREES, ZONE_TREE};
 
@@ -100,7 +100,11 @@ impl Store {
             }
             let count = self.files.load(Ordering::Relaxed);
             let snapshots = self.snapshots.entries(generation, count.max(0) as u64);
-            let quotas = self.ledger.entries().into_iter().map(|(key, value)| (QUOTA_TREE, key, value));
+            let quotas = self
+                .ledger
+                .entries(self.has_feature(NT_RULES))
+                .into_iter()
+                .map(|(key, value)| (QUOTA_TREE, key, value));
             let beside = quotas.chain(snapshots.into_iter().flat_map(twice));
             let beside: Vec<_> = beside.chain(self.journal.entries()).collect();
             for (tree, key, _) in &beside {

@@ -23,9 +23,10 @@ use smallvec::SmallVec;
 
 use crate::change::{Need, Pair, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
+use crate::quota::is_foreign;
 use crate::record::Record;
 use crate::store::{Store, held};
-use crate::superblock::DESCRIPTORS;
+use crate::superblock::{DESCRIPTORS, NT_RULES};
 use crate::transaction::{MOST_OPERATIONS, Transaction};
 use crate::{SECURITY_TREE, SECURITY_TWIN, SETTINGS_TREE, SETTINGS_TWIN};
 
@@ -84,6 +85,18 @@ pub(crate) struct Pending {
     added: SmallVec<[(u32, Arc<SecurityDescriptor>); 1]>,
     until: Option<u32>,
     gone: SmallVec<[u32; 1]>,
+}
+
+impl Pending {
+    /// Those that it puts in, with their owners.
+    pub fn added(&self) -> impl Iterator<Item = (u32, Sid)> {
+        self.added.iter().filter_map(|(number, descriptor)| Some((*number, descriptor.owner?)))
+    }
+
+    /// Those that it takes out.
+    pub fn gone(&self) -> impl Iterator<Item = u32> {
+        self.gone.iter().copied()
+    }
 }
 
 fn key(number: u32, part: usize) -> Vec<u8> {
@@ -218,6 +231,13 @@ impl Descriptors {
         table.known.iter().flat_map(|(number, known)| parts(*number, &known.descriptor)).collect()
     }
 
+    /// The owners of all of them.
+    pub fn owners(&self) -> Vec<(u32, Sid)> {
+        let table = held(&self.table);
+        let owner = |(number, known): (&u32, &Known)| Some((*number, known.descriptor.owner?));
+        table.known.iter().filter_map(owner).collect()
+    }
+
     /// The numbers of all of them.
     pub fn numbers(&self) -> BTreeSet<u32> {
         held(&self.table).known.keys().copied().collect()
@@ -282,7 +302,8 @@ pub(crate) fn intern(view: &mut View<'_>, descriptor: &SecurityDescriptor) -> Re
         (table.next + view.descriptors.added.len() as u32, table.until)
     };
     let bytes = descriptor.to_bytes().map_err(|error| VolumeError::new(ErrorKind::Invalid, error.to_string()))?;
-    view.need_feature(DESCRIPTORS)?;
+    let owner = descriptor.owner.as_ref();
+    view.need_feature(if owner.is_some_and(is_foreign) { DESCRIPTORS | NT_RULES } else { DESCRIPTORS })?;
     if number >= until {
         let Some(until) = number.checked_add(NUMBERS_AT_ONCE) else { return refuse(ErrorKind::NoSpace, NO_NUMBERS) };
         for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
@@ -341,8 +362,9 @@ pub(crate) fn put_again(view: &mut View<'_>, number: u32) -> Result<(), Stop> {
 }
 
 impl Store {
-    /// Takes over all descriptors, from either of the trees that have them.
+    /// Takes over all descriptors, from either of the trees that have them, in place of what was known.
     pub(crate) async fn open_descriptors(&self) -> Result<(), VolumeError> {
+        *held(&self.descriptors.table) = Table::default();
         for tree in [SECURITY_TREE, SECURITY_TWIN] {
             let entries = self.range(tree, b"", usize::MAX).await?;
             let of_one = entries.chunk_by(|(one, _), (other, _)| number_of(one) == number_of(other));

@@ -170,7 +170,7 @@ impl FileService for Volume {
     }
 
     async fn lookup(&self, caller: &Caller, dir: FileId, name: &[u8]) -> Result<Option<Attributes>, VolumeError> {
-        self.lookup_name(caller, dir, name).await
+        self.lookup_name(caller, dir, &caller.meant(name)?).await
     }
 
     async fn parent(&self, dir: FileId) -> Result<Attributes, VolumeError> {
@@ -211,7 +211,7 @@ impl FileService for Volume {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError> {
-        self.create_name(caller, dir, name, new, None, caller.limits()).await
+        self.create_name(caller, dir, &caller.new_name(name)?, new, None, caller.limits()).await
     }
 
     async fn create_unnamed(
@@ -258,12 +258,13 @@ impl FileService for Volume {
     }
 
     async fn link(&self, caller: &Caller, id: FileId, dir: FileId, name: &[u8]) -> Result<Attributes, VolumeError> {
+        let name = caller.new_name(name)?;
         self.make_room().await;
-        self.link_name(caller, id, dir, name).await
+        self.link_name(caller, id, dir, &name).await
     }
 
     async fn remove(&self, caller: &Caller, dir: FileId, name: &[u8], what: Remove) -> Result<(), VolumeError> {
-        self.remove_name(caller, dir, name, what).await
+        self.remove_name(caller, dir, &caller.meant(name)?, what).await
     }
 
     async fn rename(
@@ -273,8 +274,9 @@ impl FileService for Volume {
         to: (FileId, &[u8]),
         mode: Rename,
     ) -> Result<(), VolumeError> {
+        let (name, new_name) = (caller.meant(from.1)?, caller.new_name(to.1)?);
         self.make_room().await;
-        self.rename_name(caller, from, to, mode).await
+        self.rename_name(caller, (from.0, &name), (to.0, &new_name), mode).await
     }
 
     async fn list(
@@ -387,7 +389,7 @@ impl FileService for Volume {
         new: &NewFile<'_>,
         given: &SecurityDescriptor,
     ) -> Result<Attributes, VolumeError> {
-        self.create_name(caller, dir, name, new, Some(given), caller.limits()).await
+        self.create_name(caller, dir, &caller.new_name(name)?, new, Some(given), caller.limits()).await
     }
 
     async fn security(&self, caller: &Caller, id: FileId) -> Result<SecurityDescriptor, VolumeError> {

@@ -48,6 +48,7 @@
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
 //!  sums.rs        checksums of blocks of strict files      integrity.rs    which files have them, and from when on
 //!  checked.rs     blocks held against them, and healed    scrub.rs        all of them read, in every copy
+//!  name_rules.rs  what names are to callers of NT
 //!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
 //!  observe.rs     what a transaction does to files            journal.rs      kept, for those who ask later
 //!  watch.rs       told, to those who wait
@@ -91,6 +92,7 @@ mod listing;
 mod log;
 mod mappings;
 mod media;
+mod name_rules;
 mod names;
 mod namespace;
 mod observe;

@@ -54,7 +54,7 @@ impl Volume {
                 view.each(shard, &from, &prefix, count, |key, value| {
                     let DirectoryEntry { child, kind, name } = DirectoryEntry::decode(dir.number, value)?;
                     let cursor = keys::number(key, 9).unwrap_or_default();
-                    let mut listed = Entry { name, id: child, kind, cursor, attributes: None };
+                    let mut listed = Entry { name: caller.shown(name), id: child, kind, cursor, attributes: None };
                     if attributes {
                         listed.attributes = Some(self.with_open(record_of(view, child)?.facts(child.number)));
                     }

@@ -16,8 +16,10 @@ use siphasher::sip::SipHasher13;
 
 use crate::error::{ErrorKind, VolumeError};
 
-/// Bytes of a name, at most (POSIX `NAME_MAX` of Linux).
+/// Bytes of a name that a caller of POSIX gives, at most (`NAME_MAX` of Linux).
 pub const MAX_NAME_BYTES: usize = 255;
+/// Bytes of any name, at most: 255 UTF-16 units have no more in UTF-8.
+pub(crate) const MOST_BYTES: usize = 765;
 /// Entries of one bucket.
 const BUCKET: u64 = 256;
 
@@ -57,11 +59,11 @@ impl Names {
         self.secret
     }
 
-    /// Refuses what is no name.
+    /// Refuses what is no name in a volume, whoever asks.
     pub fn check(name: &[u8]) -> Result<(), VolumeError> {
         let refuse = |kind, text: &'static str| Err(VolumeError::new(kind, text));
-        if name.len() > MAX_NAME_BYTES {
-            return refuse(ErrorKind::NameTooLong, "a name has 255 bytes at most");
+        if name.len() > MOST_BYTES {
+            return refuse(ErrorKind::NameTooLong, "a name has 765 bytes at most");
         }
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
             return refuse(ErrorKind::Invalid, "a name is not empty, not . or .., and has no / and no NUL");
@@ -117,8 +119,8 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused() {
         let kind = |name: &[u8]| Names::check(name).err().map(|error| error.kind);
-        assert_eq!(kind(&[b'x'; 255]), None);
-        assert_eq!(kind(&[b'x'; 256]), Some(ErrorKind::NameTooLong));
+        assert_eq!(kind(&[b'x'; 765]), None);
+        assert_eq!(kind(&[b'x'; 766]), Some(ErrorKind::NameTooLong));
         for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
             assert_eq!(kind(name), Some(ErrorKind::Invalid), "{name:?}");
         }

@@ -10,11 +10,13 @@ use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::integrity::Integrity;
 use crate::keys;
-use crate::names::Names;
+use crate::name_rules::NameRules;
+use crate::names::{MAX_NAME_BYTES, MOST_BYTES, Names};
 use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::removal::{self, Removed};
 use crate::service::{Attributes, Caller, FileId, FileKind, NewFile, Remove, Rename, Time};
+use crate::superblock::NT_RULES;
 use crate::volume::{Volume, directory_of, put_record, record_of};
 
 /// Names of one file, at most (as ext4).
@@ -115,8 +117,9 @@ impl Volume {
         dir: FileId,
         name: &[u8],
     ) -> Result<Option<Attributes>, VolumeError> {
-        if name.len() > crate::names::MAX_NAME_BYTES {
-            return Err(VolumeError::new(ErrorKind::NameTooLong, "a name has 255 bytes at most"));
+        let too_long = || Err(VolumeError::new(ErrorKind::NameTooLong, "a name has 255 bytes at most"));
+        if name.len() > MOST_BYTES {
+            return too_long();
         }
         let found = self
             .store
@@ -128,7 +131,9 @@ impl Volume {
                 Ok(Some(self.with_open(record_of(view, child)?.facts(child.number))))
             })
             .await?;
-        Ok(found)
+        // Those of NT may be longer, and are found.
+        let is_none = found.is_none() && name.len() > MAX_NAME_BYTES && caller.names == NameRules::Posix;
+        if is_none { too_long() } else { Ok(found) }
     }
 
     /// Attributes with what an open file knows better. The tree of its record is held, so that what is written back
@@ -201,6 +206,7 @@ impl Volume {
                 let mut record = self.new_record(caller, &directory, new, id);
                 self.secure_new(view, caller, &directory, &mut record, given)?;
                 record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
+                need_for(view, name)?;
                 let entry = DirectoryEntry { child: id, kind: new.kind, name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 put_record(view, id.number, &record)?;
@@ -246,6 +252,7 @@ impl Volume {
                 access::allow_adding(view, caller, &directory, false)?;
                 record.quota_tree = self.check_link(view, id, &record, &directory)?;
                 let slot = self.free_slot(view, dir.number, name)?;
+                need_for(view, name)?;
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 if record.links == 0 {
@@ -424,6 +431,7 @@ impl Volume {
             None if from == to && self.names.bucket(new_name).contains(&moved.slot) => (moved.slot, Removed::Nothing),
             None => (self.free_slot(view, to.number, new_name)?, Removed::Nothing),
         };
+        need_for(view, new_name)?;
         let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: new_name.to_vec() };
         view.put(keys::shard(to.number), keys::entry(to.number, slot), entry.encode())?;
         self.count(view, to, 1, record.is_directory(), now)?;
@@ -503,6 +511,11 @@ impl Volume {
             at = FileId { number: above.link.parent, generation: above.link.parent_generation };
         }
     }
+}
+
+/// Has the volume say that it has names longer than those of POSIX, before it has one.
+fn need_for(view: &View<'_>, name: &[u8]) -> Result<(), Stop> {
+    if name.len() > MAX_NAME_BYTES { view.need_feature(NT_RULES) } else { Ok(()) }
 }
 
 /// What an entry says of a kind: not which device.

@@ -226,7 +226,10 @@ impl Store {
         if let Some(quotas) = crate::scan::readable(store.range(QUOTA_TREE, b"", usize::MAX).await)? {
             quotas.iter().for_each(|(key, value)| store.ledger.load(key, value));
         }
-        store.ledger.loaded();
+        if store.has_feature(superblock::DESCRIPTORS) {
+            store.open_descriptors().await?;
+        }
+        store.ledger.loaded(&store.descriptors.owners());
         let mut youngest = 0;
         for transaction in transactions {
             for Operation { tree, key, value } in &transaction.operations {
@@ -243,6 +246,7 @@ impl Store {
             store.commit(&transaction, Need::Replayed).await?;
         }
         store.open_descriptors().await?;
+        store.ledger.followed(store.descriptors.owners());
         if is_wreck {
             store.make_room_behind().await?;
         }

@@ -5,6 +5,7 @@
 //!   limits ──▶ log ──▶ tree of quotas
 //!   tree of quotas:   0                      whether what is taken was counted
 //!                     1 │ sort │ number (4)  limits, and of a directory tree where it is
+//!                     1 │ 5 │ SID            limits of an owner who has no number
 //!                     2 │ sort │ number (4)  blocks and files
 //! ```
 //!
@@ -13,12 +14,15 @@
 //!
 //! Invariant: what is taken follows from records, in the same change; replay makes it again. It is never logged.
 
+mod account;
 mod ledger;
+mod owners;
 mod recount;
 mod trees;
 
 use std::fmt;
 
+use holdfast_identity::{Id, Sid};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::{Reader, WireError, Writer};
 use serde::Serialize;
@@ -30,16 +34,23 @@ use crate::keys;
 use crate::open_files::File;
 use crate::record::{Record, Share};
 use crate::service::{FileId, Usage};
+use crate::superblock::NT_RULES;
 use crate::volume::{Volume, record_of};
 
 pub(crate) use ledger::{Enforce, Ledger, Shift};
+pub(crate) use owners::is_foreign;
 pub(crate) use recount::Tally;
 pub(crate) use trees::Walks;
 
 /// Whether what is taken was counted once, so that changes go on from there.
 pub(crate) const KEY_COUNTED: &[u8] = &[0];
+/// What that key has where owners without a number all counted for one user, and where each counts for itself.
+const BY_USER: u8 = 1;
+const BY_OWNER: u8 = 2;
 const LIMITS: u8 = 1;
 const TAKEN: u8 = 2;
+/// The sort of a security identifier, which is no number.
+const SID: u8 = 5;
 const VERSION: u8 = 1;
 
 /// Whom a quota is for.
@@ -52,18 +63,26 @@ pub enum Subject {
     Group(u32),
     /// Files of a directory tree, by a number that the volume gave it.
     Tree(u32),
+    /// Files that somebody owns who has no number as a user.
+    Sid(Sid),
 }
 
 impl Subject {
-    pub(crate) fn numbers(self) -> (u8, u32) {
+    /// Sort and number, and what is no number.
+    pub(crate) fn fields(&self) -> (u8, u32, Vec<u8>) {
+        let plain = |sort, number| (sort, number, Vec::new());
         match self {
-            Self::User(number) => (1, number),
-            Self::Group(number) => (2, number),
-            Self::Tree(number) => (3, number),
+            Self::User(number) => plain(1, *number),
+            Self::Group(number) => plain(2, *number),
+            Self::Tree(number) => plain(3, *number),
+            Self::Sid(sid) => (SID, 0, sid.to_bytes()),
         }
     }
 
-    pub(crate) fn from_numbers(sort: u64, number: u64) -> Option<Self> {
+    pub(crate) fn from_fields(sort: u64, number: u64, bytes: &[u8]) -> Option<Self> {
+        if sort == SID.into() {
+            return Sid::from_bytes(bytes).ok().map(Self::Sid);
+        }
         let number = u32::try_from(number).ok()?;
         Some(match sort {
             1 => Self::User(number),
@@ -80,6 +99,7 @@ impl fmt::Display for Subject {
             Self::User(number) => write!(f, "user {number}"),
             Self::Group(number) => write!(f, "group {number}"),
             Self::Tree(number) => write!(f, "directory tree {number}"),
+            Self::Sid(sid) => sid.fmt(f),
         }
     }
 }
@@ -199,36 +219,52 @@ impl Definition {
     }
 }
 
-fn key_of(what: u8, subject: Subject) -> Vec<u8> {
-    let (sort, number) = subject.numbers();
-    [&[what, sort][..], &number.to_be_bytes()].concat()
+/// The key of the limits of a subject.
+fn limits_key(subject: Subject) -> Vec<u8> {
+    let (sort, number, sid) = subject.fields();
+    match subject {
+        Subject::Sid(_) => [&[LIMITS, sort][..], &sid].concat(),
+        _ => [&[LIMITS, sort][..], &number.to_be_bytes()].concat(),
+    }
 }
 
 /// Whose limits a key is about.
 fn limits_of(key: &[u8]) -> Option<Subject> {
-    subject_of(LIMITS, key)
-}
-
-fn subject_of(what: u8, key: &[u8]) -> Option<Subject> {
-    let [first, sort, number @ ..] = key else { return None };
-    let number = u32::from_be_bytes(number.try_into().ok()?);
-    if *first == what { Subject::from_numbers((*sort).into(), number.into()) } else { None }
+    let [LIMITS, sort, rest @ ..] = key else { return None };
+    let number = if *sort == SID { 0 } else { u32::from_be_bytes(rest.try_into().ok()?) };
+    Subject::from_fields((*sort).into(), number.into(), rest)
 }
 
 /// The definition of a quota as this change has left it.
 fn definition(view: &View<'_>, subject: Subject) -> Result<Option<Definition>, Stop> {
-    let value = view.get(QUOTA_TREE, &key_of(LIMITS, subject))?;
+    let value = view.get(QUOTA_TREE, &limits_key(subject))?;
     Ok(value.as_deref().and_then(Definition::decode))
 }
 
 fn put_definition(view: &mut View<'_>, subject: Subject, definition: &Definition) -> Result<(), Stop> {
-    view.put(QUOTA_TREE, key_of(LIMITS, subject), definition.encode())
+    view.put(QUOTA_TREE, limits_key(subject), definition.encode())
 }
 
 impl Volume {
     /// All that is known to take anything or to have a quota, in order.
     pub fn quotas(&self) -> Vec<Quota> {
         self.store.ledger.quotas()
+    }
+
+    /// What every owner takes, and may take: users in the order of their numbers, then those without one in the order of
+    /// their security identifiers.
+    pub fn owner_quotas(&self) -> Vec<Quota> {
+        let is_owner = |quota: &Quota| matches!(quota.subject, Subject::User(_) | Subject::Sid(_));
+        self.quotas().into_iter().filter(is_owner).collect()
+    }
+
+    /// Whom the files of an owner count for: the user where the identifier has a number, as `S-1-22-1-uid` has, or else
+    /// the identifier.
+    pub fn subject_of(&self, owner: &Sid) -> Subject {
+        match self.store.descriptors.ids().id_of(owner) {
+            Some(Id::User(uid)) => Subject::User(uid),
+            _ => Subject::Sid(*owner),
+        }
     }
 
     /// Those that have a quota, in order.
@@ -242,22 +278,35 @@ impl Volume {
         self.store.ledger.is_counted()
     }
 
-    /// Limits what the files of a user or a group take, durably; answers whether that is new.
+    /// Whether each owner without a number is counted by itself. A volume to which an earlier version gave files of such
+    /// owners has them all count for user 65534 until [`Self::recount`], or the first quota of one of them.
+    pub fn are_owners_counted(&self) -> bool {
+        self.store.ledger.are_owners_counted()
+    }
+
+    /// Limits what the files of an owner or a group take, durably; answers whether that is new. A security identifier
+    /// stands for what [`Self::subject_of`] says.
     ///
     /// # Errors
     /// Limits that cannot be meant, a limit for user 0, no room, a node is damaged, or the device failed.
     pub async fn set_quota(&self, subject: Subject, limits: Limits) -> Result<bool, VolumeError> {
         limits.check()?;
+        let subject = self.resolved(subject);
         let refuse = |why| Err(VolumeError::new(ErrorKind::Invalid, why));
         match subject {
             Subject::Tree(_) => return refuse("the quota of a directory tree is set at its directory"),
             Subject::User(0) => return refuse("user 0 has no quota: what the system writes must not fail for one"),
             _ if limits.is_none() => return refuse("a quota needs a limit"),
+            Subject::Sid(_) if !self.are_owners_counted() => _ = self.recount().await?,
             _ => self.count_first().await?,
         }
         let directory = FileId { number: 0, generation: 0 };
         let new = Definition { limits, state: QuotaState::Settled, directory, parent: 0 };
+        let is_sid = matches!(subject, Subject::Sid(_));
         let change = self.store.change([QUOTA_TREE], Need::More, |view| {
+            if is_sid {
+                view.need_feature(NT_RULES)?;
+            }
             let before = definition(view, subject)?;
             put_definition(view, subject, &new)?;
             Ok(before != Some(new))
@@ -265,13 +314,14 @@ impl Volume {
         self.store.lasting(change).await
     }
 
-    /// Takes the limits of a user or a group away, durably; answers whether there were any.
+    /// Takes the limits of an owner or a group away, durably; answers whether there were any.
     ///
     /// # Errors
     /// No room, a node is damaged, or the device failed.
     pub async fn remove_quota(&self, subject: Subject) -> Result<bool, VolumeError> {
+        let subject = self.resolved(subject);
         let change = self.store.change([QUOTA_TREE], Need::Less, |view| {
-            let key = key_of(LIMITS, subject);
+            let key = limits_key(subject);
             let was_there = view.get(QUOTA_TREE, &key)?.is_some();
             if was_there {
                 view.remove(QUOTA_TREE, key)?;
@@ -279,6 +329,10 @@ impl Volume {
             Ok(was_there)
         });
         self.store.lasting(change).await
+    }
+
+    fn resolved(&self, subject: Subject) -> Subject {
+        if let Subject::Sid(sid) = subject { self.subject_of(&sid) } else { subject }
     }
 
     /// Counts what is taken, where nobody did.
@@ -349,9 +403,13 @@ mod tests {
             assert_eq!(Definition::decode(&bytes), Some(definition));
             assert!((0..bytes.len()).all(|len| Definition::decode(&bytes[..len]).is_none()));
         }
-        for subject in [Subject::User(1000), Subject::Group(0), Subject::Tree(u32::MAX)] {
-            assert_eq!(limits_of(&key_of(LIMITS, subject)), Some(subject));
-            assert_eq!(limits_of(&key_of(TAKEN, subject)), None);
+        let sid = Subject::Sid("S-1-5-21-1-2-3-1000".parse().expect("a SID"));
+        for subject in [Subject::User(1000), Subject::Group(0), Subject::Tree(u32::MAX), sid] {
+            let key = limits_key(subject);
+            assert_eq!(limits_of(&key), Some(subject));
+            assert!((0..key.len()).all(|len| limits_of(&key[..len]).is_none()));
+            let (sort, number, bytes) = subject.fields();
+            assert_eq!(Subject::from_fields(sort.into(), number.into(), &bytes), Some(subject));
         }
     }
 

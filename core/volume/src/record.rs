@@ -30,11 +30,13 @@ pub(crate) struct Link {
     pub name: Vec<u8>,
 }
 
-/// What a file counts for: whose it is, and the blocks of its data.
+/// What a file counts for: whose it is, and the blocks of its data. The descriptor says whose where there is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub uid: u32,
     pub gid: u32,
+    /// The number of its security descriptor, or 0.
+    pub security: u32,
     /// The directory tree; 0 for none.
     pub tree: u32,
     pub blocks: u64,
@@ -50,12 +52,12 @@ impl Share {
             if reader.u8()? != VERSION {
                 return Err(WireError::Value("version"));
             }
-            // Generation, kind, device, attributes and mode; then security, links and size.
+            // Generation, kind, device, attributes and mode; then links and size.
             reader.take(4 + 1 + 4 + 4 + 4)?;
-            let (uid, gid) = (reader.u32()?, reader.u32()?);
-            reader.take(4 + 4 + 8)?;
+            let (uid, gid, security) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            reader.take(4 + 8)?;
             let blocks = reader.u64()?.min(Self::MOST_BLOCKS);
-            Ok(Self { uid, gid, tree: reader.u32()?, blocks })
+            Ok(Self { uid, gid, security, tree: reader.u32()?, blocks })
         };
         read(Reader::new(value)).ok()
     }
@@ -343,7 +345,7 @@ mod tests {
         };
         let bytes = record.encode();
         assert_eq!(Record::decode(5, &bytes), Ok(record.clone()));
-        assert_eq!(Share::of(&bytes), Some(Share { uid: 1, gid: 2, tree: 8, blocks: 6 }));
+        assert_eq!(Share::of(&bytes), Some(Share { uid: 1, gid: 2, security: 3, tree: 8, blocks: 6 }));
         assert_eq!(Share::of(&bytes[..53]), None);
         assert_eq!((security_of(&bytes), security_of(&bytes[..28])), (Some(3), None));
         for len in 0..bytes.len() {

@@ -385,7 +385,8 @@ impl Volume {
         verbs.extend(unkept);
         if !walked.is_partial {
             // A checkpoint has both sides at one moment.
-            verbs.extend(tally.wrong().into_iter().map(|subject| Verb::QuotaWrong { subject }));
+            let wrong: BTreeSet<_> = tally.wrong().into_iter().map(|party| self.store.ledger.subject(party)).collect();
+            verbs.extend(wrong.into_iter().map(|subject| Verb::QuotaWrong { subject }));
         }
         for item in &suspects {
             verbs.extend(self.judge_now(item).await?);

@@ -54,13 +54,9 @@ fn mode_refused(error: ModeRefused) -> Stop {
     VolumeError::new(kind, error.to_string()).into()
 }
 
-/// The number of a user, by which quotas count: of one without a number, the caller's who is it.
-fn uid_of(ids: &IdMap, caller: Option<&Caller>, sid: &Sid) -> u32 {
-    let is_user = |caller: &&Caller| caller.token.as_ref().is_some_and(|token| token.user() == sid);
-    match ids.id_of(sid) {
-        Some(Id::User(uid)) => uid,
-        _ => caller.filter(is_user).map_or(NOBODY, |caller| caller.uid),
-    }
+/// The number of a user. Whoever has none is nobody, and quotas count by the identifier.
+fn uid_of(ids: &IdMap, sid: &Sid) -> u32 {
+    if let Some(Id::User(uid)) = ids.id_of(sid) { uid } else { NOBODY }
 }
 
 fn gid_of(ids: &IdMap, caller: Option<&Caller>, sid: &Sid) -> u32 {
@@ -84,7 +80,7 @@ pub(crate) fn put_descriptor(
     let (ids, before) = (view.known_descriptors().ids(), view.known_descriptors().of(record));
     // Whoever stays the same keeps the number that quotas count by.
     if before.owner != Some(owner) {
-        record.uid = uid_of(&ids, caller, &owner);
+        record.uid = uid_of(&ids, &owner);
     }
     if before.group != Some(group) {
         record.gid = gid_of(&ids, caller, &group);
@@ -119,6 +115,9 @@ impl Volume {
     ) -> Result<(), Stop> {
         let is_plain = directory.security == 0 && caller.token.is_none() || record.kind == FileKind::Symlink;
         if is_plain && given.is_none() {
+            if let Some(token) = &caller.token {
+                record.uid = uid_of(&view.known_descriptors().ids(), token.user());
+            }
             return Ok(());
         }
         let (parent, ids) = (view.known_descriptors().of(directory), view.known_descriptors().ids());

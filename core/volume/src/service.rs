@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::integrity::Integrity;
+pub use crate::name_rules::NameRules;
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,8 +133,8 @@ pub struct Attributes {
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and numbers say whose
-    /// quotas new files count for. Without one it is a user of POSIX.
+    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and new files are its
+    /// user's, also in quotas. Without one it is a user of POSIX.
     pub token: Option<Arc<Token>>,
     /// The user.
     pub uid: u32,
@@ -147,6 +148,8 @@ pub struct Caller {
     pub is_checked: bool,
     /// Names that differ in case only are the same to the caller.
     pub ignores_case: bool,
+    /// What names the caller gives and gets.
+    pub names: NameRules,
 }
 
 /// A time to set.

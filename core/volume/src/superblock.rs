@@ -45,6 +45,10 @@ pub const JOURNAL: u64 = 1 << 3;
 /// That which says that extents have checksums of their own: whoever does not know it would write over
 /// blocks, and leave the checksums as they were.
 pub const CHECKSUMS: u64 = 1 << 4;
+/// That of a volume which holds what only NT knows: owners without a number, who are told
+/// apart in quotas, or names of more than 255 bytes. Whoever does not know it would count files for others, and take names
+/// away.
+pub const NT_RULES: u64 = 1 << 5;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -66,7 +70,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL | CHECKSUMS) != 0
+        self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL | CHECKSUMS | NT_RULES) != 0
     }
 
     /// Where the log begins.

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use holdfast_model::wire::{Reader, WireError, Writer};
@@ -160,7 +161,7 @@ pub enum Verb {
     },
     /// Parts of a file that has no record.
     NoRecord { file: u64 },
-    /// What a user, a group or a directory tree takes is counted wrong.
+    /// What an owner, a group or a directory tree takes is counted wrong.
     QuotaWrong { subject: Subject },
     /// A node of a snapshot that cannot be read. The snapshot is named by its checkpoint.
     SnapshotNode { snapshot: u64, tree: u8, address: u64 },
@@ -202,13 +203,13 @@ fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
 struct Fields<'a> {
     number: u8,
     numbers: [u64; 3],
-    bytes: &'a [u8],
+    bytes: Cow<'a, [u8]>,
     high: Option<&'a [u8]>,
 }
 
 impl Verb {
     fn fields(&self) -> Fields<'_> {
-        let of = |number, numbers, bytes, high| Fields { number, numbers, bytes, high };
+        let of = |number, numbers, bytes, high| Fields { number, numbers, bytes: Cow::Borrowed(bytes), high };
         let plain = |number, numbers| of(number, numbers, &[][..], None);
         match self {
             Self::Orphan { file } => plain(1, [*file, 0, 0]),
@@ -245,8 +246,8 @@ impl Verb {
             Self::Unreadable { tree, key } => of(54, [(*tree).into(), 0, 0], key, None),
             Self::NoRecord { file } => plain(55, [*file, 0, 0]),
             Self::QuotaWrong { subject } => {
-                let (sort, number) = subject.numbers();
-                plain(56, [sort.into(), number.into(), 0])
+                let (sort, number, sid) = subject.fields();
+                Fields { bytes: Cow::Owned(sid), ..plain(56, [sort.into(), number.into(), 0]) }
             }
             Self::SnapshotNode { snapshot, tree, address } => plain(60, [*snapshot, (*tree).into(), *address]),
             Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
@@ -314,7 +315,7 @@ impl Verb {
             53 => Self::Note { file: a },
             54 => Self::Unreadable { tree, key: bytes },
             55 => Self::NoRecord { file: a },
-            56 => Self::QuotaWrong { subject: Subject::from_numbers(a, b)? },
+            56 => Self::QuotaWrong { subject: Subject::from_fields(a, b, &bytes)? },
             60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
             61 => Self::SnapshotData { snapshot: a, file: b, place: c },
             62 => Self::Unkept { snapshot: a, place: b, blocks: c },
@@ -393,7 +394,7 @@ impl Verb {
         let mut writer = Writer::new();
         writer.u8(number);
         numbers.iter().for_each(|number| _ = writer.u64(*number));
-        writer.u16(bytes.len() as u16).raw(bytes).u8(high.is_some().into()).raw(high.unwrap_or_default());
+        writer.u16(bytes.len() as u16).raw(&bytes).u8(high.is_some().into()).raw(high.unwrap_or_default());
         writer.into_bytes()
     }
 

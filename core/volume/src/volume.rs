@@ -320,7 +320,13 @@ impl Volume {
             Ok(before.and_then(|value| value.first().copied()).unwrap_or_default() != number_of_mode_change(to))
         });
         let is_new = self.store.lasting(change).await?;
-        self.store.descriptors.set_mode_change(to);
+        // Somebody else may have changed it since: what stands there counts.
+        let take_over = self.store.look([SETTINGS_TREE], |view| {
+            let stored = view.get(SETTINGS_TREE, KEY_MODE_CHANGE)?.and_then(|value| value.first().copied());
+            self.store.descriptors.set_mode_change(stored.and_then(mode_change_of).unwrap_or_default());
+            Ok(())
+        });
+        take_over.await?;
         Ok(is_new)
     }
 

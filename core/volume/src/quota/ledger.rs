@@ -10,18 +10,17 @@
 //! leaves is refused before anything of it is made. Its lock is taken last.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{AddAssign, Neg};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_model::wire::{Reader, Writer};
-use holdfast_model::{BLOCK_BYTES, ByteSize};
+use holdfast_identity::Sid;
+use holdfast_model::ByteSize;
 use smallvec::SmallVec;
 
-use super::{
-    Definition, KEY_COUNTED, LIMITS, Limits, Quota, QuotaState, Subject, TAKEN, bytes_of, key_of, limits_of, narrowed,
-    subject_of,
-};
+use super::account::{Account, Amount};
+use super::owners::{Owners, Party, parts};
+use super::{BY_OWNER, BY_USER, Definition, KEY_COUNTED, Quota, Subject, bytes_of, limits_key, limits_of, narrowed};
+use crate::descriptors::NOBODY;
 use crate::error::{ErrorKind, VolumeError};
 use crate::record::Share;
 use crate::service::{FileId, Usage};
@@ -31,45 +30,6 @@ use crate::store::held;
 const MOST_ACCOUNTS: usize = 1 << 20;
 /// How deep trees are within each other, at most.
 pub(super) const MOST_DEPTH: usize = 16;
-
-/// Blocks and files, more or less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
-    pub blocks: i64,
-    pub files: i64,
-}
-
-impl AddAssign for Amount {
-    fn add_assign(&mut self, other: Self) {
-        self.blocks = self.blocks.saturating_add(other.blocks);
-        self.files = self.files.saturating_add(other.files);
-    }
-}
-
-impl Neg for Amount {
-    type Output = Self;
-
-    fn neg(self) -> Self {
-        Self { blocks: -self.blocks, files: -self.files }
-    }
-}
-
-impl Amount {
-    fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
-        writer.u64(self.blocks as u64).u64(self.files as u64);
-        writer.into_bytes()
-    }
-
-    pub fn decode(value: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(value);
-        Some(Self { blocks: reader.u64().ok()? as i64, files: reader.u64().ok()? as i64 })
-    }
-}
 
 /// Which limits hold for a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,94 +51,12 @@ pub(crate) struct Shift {
     pub after: Option<Share>,
 }
 
-/// Whom a file counts for, and how much.
-pub(super) fn parts(share: &Share) -> impl Iterator<Item = (Subject, Amount)> + use<> {
-    let amount = Amount { blocks: share.blocks as i64, files: 1 };
-    let tree = (share.tree != 0).then_some(Subject::Tree(share.tree));
-    [Some(Subject::User(share.uid)), Some(Subject::Group(share.gid)), tree]
-        .into_iter()
-        .flatten()
-        .map(move |subject| (subject, amount))
-}
+type Amounts = SmallVec<[(Party, Amount); 8]>;
 
-/// The same of the blocks alone.
-fn blocks_of(share: &Share) -> impl Iterator<Item = (Subject, Amount)> + use<> {
-    parts(share).map(|(subject, amount)| (subject, Amount { files: 0, ..amount }))
-}
-
-type Amounts = SmallVec<[(Subject, Amount); 6]>;
-
-fn add(amounts: &mut Amounts, subject: Subject, amount: Amount) {
-    match amounts.iter_mut().find(|(known, _)| *known == subject) {
+fn add(amounts: &mut Amounts, party: Party, amount: Amount) {
+    match amounts.iter_mut().find(|(known, _)| *known == party) {
         Some((_, sum)) => *sum += amount,
-        None => amounts.push((subject, amount)),
-    }
-}
-
-#[derive(Default)]
-struct Account {
-    own: Amount,
-    all: Amount,
-    definition: Option<Definition>,
-    refused: u64,
-    crossed: u64,
-}
-
-impl Account {
-    fn limits(&self) -> Limits {
-        self.definition.map_or(Limits::default(), |definition| definition.limits)
-    }
-
-    /// Blocks that the hard limit leaves.
-    fn left(&self) -> Option<u64> {
-        let hard = self.limits().hard_bytes?;
-        Some((hard / BLOCK_BYTES).saturating_sub(self.all.blocks.max(0) as u64))
-    }
-
-    /// Why it cannot take more, if so.
-    fn refusal(&self, more: Amount) -> Option<String> {
-        let limits = self.limits();
-        if more.blocks > 0 && self.left().is_some_and(|left| more.blocks as u64 > left) {
-            return Some(ByteSize(limits.hard_bytes?).to_string());
-        }
-        let files = (self.all.files.max(0) as u64).saturating_add(more.files.max(0) as u64);
-        let is_over = more.files > 0 && limits.hard_files.is_some_and(|hard| files > hard);
-        is_over.then(|| format!("{} files", limits.hard_files.unwrap_or_default()))
-    }
-
-    fn quota(&self, subject: Subject) -> Quota {
-        let directory = self.definition.map(|definition| definition.directory);
-        Quota {
-            subject,
-            limits: self.definition.map(|definition| definition.limits),
-            directory: directory.filter(|directory| directory.number != 0),
-            state: self.definition.map_or(QuotaState::Settled, |definition| definition.state),
-            used_bytes: bytes_of(self.all.blocks),
-            used_files: self.all.files.max(0) as u64,
-            refused: self.refused,
-            crossed: self.crossed,
-        }
-    }
-
-    /// Whether what it takes is beyond its soft limits, of room and of files.
-    fn is_over(&self) -> (bool, bool) {
-        let limits = self.limits();
-        let bytes = limits.soft_bytes.is_some_and(|soft| bytes_of(self.all.blocks) > soft);
-        (bytes, limits.soft_files.is_some_and(|soft| self.all.files.max(0) as u64 > soft))
-    }
-
-    fn take(&mut self, more: Amount) {
-        let before = self.is_over();
-        self.all += more;
-        let after = self.is_over();
-        self.crossed += u64::from(after.0 && !before.0) + u64::from(after.1 && !before.1);
-    }
-
-    /// A soft limit that is new and lies below what is taken was crossed by that.
-    fn note_new_limits(&mut self, before: Limits) {
-        let (limits, over) = (self.limits(), self.is_over());
-        let is_new = (limits.soft_bytes != before.soft_bytes, limits.soft_files != before.soft_files);
-        self.crossed += u64::from(over.0 && is_new.0) + u64::from(over.1 && is_new.1);
+        None => amounts.push((party, amount)),
     }
 }
 
@@ -188,7 +66,7 @@ pub(super) struct Recount {
     /// The tree of files that is read, and the key from which on it was not read yet.
     pub(super) shard: u8,
     pub(super) next: Vec<u8>,
-    pub(super) found: BTreeMap<Subject, Amount>,
+    pub(super) found: BTreeMap<Party, Amount>,
 }
 
 impl Recount {
@@ -198,86 +76,142 @@ impl Recount {
     }
 }
 
+/// The same of the blocks alone.
+fn blocks_of(share: &Share) -> impl Iterator<Item = (Party, Amount)> + use<> {
+    parts(share).map(|(party, amount)| (party, Amount { files: 0, ..amount }))
+}
+
 #[derive(Default)]
 struct Inner {
-    accounts: BTreeMap<Subject, Account>,
+    accounts: BTreeMap<Party, Account>,
     /// Those that have a definition.
-    defined: BTreeSet<Subject>,
+    defined: BTreeSet<Party>,
     /// Those whose own amount differs from what the tree of quotas has.
-    changed: BTreeSet<Subject>,
+    changed: BTreeSet<Party>,
     is_counted: bool,
+    /// Whether owners without a number are told apart.
+    by_owner: bool,
+    owners: Owners,
+    /// What the tree of quotas says of how it was counted, and what a checkpoint that is under way has it say.
+    marked: u8,
+    marking: u8,
     recount: Option<Recount>,
     /// For files with data that waits for its place, whom they count for, and the blocks that it will take.
     held: HashMap<u64, Share>,
 }
 
 impl Inner {
-    /// The trees that one is within, itself first.
-    fn chain(&self, subject: Subject) -> SmallVec<[Subject; 4]> {
-        let (mut chain, mut at) = (SmallVec::new(), subject);
+    /// Whom a file counts for itself, and how much, as long as it is counted as it is.
+    fn own(&self, party: Party) -> Party {
+        if self.by_owner { party } else { party.by_user() }
+    }
+
+    /// The party that what a party takes counts for, too.
+    fn above(&self, party: Party) -> Option<Party> {
+        match party {
+            Party::Descriptor(descriptor) => Some(self.owners.of(descriptor)),
+            Party::Tree(_) => {
+                let definition = self.accounts.get(&party)?.definition?;
+                (definition.parent != 0).then_some(Party::Tree(definition.parent))
+            }
+            _ => None,
+        }
+    }
+
+    /// All that what a party takes counts for, itself first: the trees that one is within, the owner of a descriptor.
+    fn chain(&self, party: Party) -> SmallVec<[Party; 4]> {
+        let (mut chain, mut at) = (SmallVec::new(), self.own(party));
         while chain.len() <= MOST_DEPTH && !chain.contains(&at) {
             chain.push(at);
-            match self.accounts.get(&at).and_then(|account| account.definition) {
-                Some(Definition { parent, .. }) if parent != 0 => at = Subject::Tree(parent),
-                _ => break,
+            match self.above(at) {
+                Some(above) => at = above,
+                None => break,
             }
         }
         chain
     }
 
-    fn define(&mut self, subject: Subject, definition: Option<Definition>) {
-        let account = self.accounts.entry(subject).or_default();
+    /// Puts limits in the place of those of a subject; answers whose account has them.
+    fn define(&mut self, subject: Subject, definition: Option<Definition>) -> Option<Party> {
+        let known = self.owners.known(subject);
+        let party = match subject {
+            Subject::Sid(_) if known.is_some_and(|known| self.defined.contains(&known)) => known?,
+            Subject::Sid(_) if definition.is_none() => return None,
+            Subject::Sid(sid) => self.owners.hold(&sid),
+            _ => known?,
+        };
+        let account = self.accounts.entry(party).or_default();
         account.definition = definition;
         if definition.is_some() {
-            self.defined.insert(subject);
-        } else {
-            self.defined.remove(&subject);
+            self.defined.insert(party);
+        } else if self.defined.remove(&party) {
             // What is told of a quota is told of the one that is there.
             (account.refused, account.crossed) = (0, 0);
+            if self.owners.let_go(party) {
+                self.accounts.remove(&party);
+            }
         }
+        Some(party)
     }
 
-    /// Has trees count what is within them.
-    fn add_up(&mut self) {
-        let trees = Subject::Tree(0)..=Subject::Tree(u32::MAX);
-        let own: Vec<(Subject, Amount)> =
-            self.accounts.range(trees).map(|(subject, account)| (*subject, account.own)).collect();
-        for (subject, _) in &own {
-            self.accounts.entry(*subject).or_default().all = Amount::default();
+    /// Has parties count what is within them: trees, or all of them.
+    fn add_up(&mut self, all: bool) {
+        let is_meant = |party: &Party| all || matches!(party, Party::Tree(_));
+        let own: Vec<(Party, Amount)> = self
+            .accounts
+            .iter()
+            .filter(|(party, _)| is_meant(party))
+            .map(|(party, account)| (*party, account.own))
+            .collect();
+        for (party, _) in &own {
+            self.accounts.entry(*party).or_default().all = Amount::default();
         }
-        let waiting: Vec<_> = self.held.values().filter(|share| share.tree != 0).flat_map(blocks_of).collect();
-        let waiting = waiting.into_iter().filter(|(subject, _)| matches!(subject, Subject::Tree(_)));
-        for (subject, amount) in own.into_iter().chain(waiting) {
-            for above in self.chain(subject) {
+        let waiting: Vec<_> = self.held.values().flat_map(blocks_of).filter(|(party, _)| is_meant(party)).collect();
+        for (party, amount) in own.into_iter().chain(waiting) {
+            for above in self.chain(party) {
                 self.accounts.entry(above).or_default().all += amount;
             }
         }
+        let known: Vec<Party> = self.accounts.keys().filter(|party| is_meant(party)).copied().collect();
+        known.into_iter().for_each(|party| self.forget_empty(party));
     }
 
     /// Counts so many blocks of a share more, or less, beside what records say.
     fn add_held(&mut self, share: &Share, sign: i64) {
-        for (subject, amount) in blocks_of(share) {
+        for (party, amount) in blocks_of(share) {
             let amount = Amount { blocks: amount.blocks * sign, files: 0 };
-            for above in self.chain(subject) {
+            for above in self.chain(party) {
                 self.accounts.entry(above).or_default().take(amount);
                 self.forget_empty(above);
             }
         }
     }
 
-    fn forget_empty(&mut self, subject: Subject) {
+    fn forget_empty(&mut self, party: Party) {
         let is_empty =
             |account: &Account| account.own.is_nothing() && account.all.is_nothing() && account.definition.is_none();
-        if self.accounts.get(&subject).is_some_and(is_empty) {
-            self.accounts.remove(&subject);
+        if self.accounts.get(&party).is_some_and(is_empty) {
+            self.accounts.remove(&party);
         }
     }
 
-    fn refuse(&mut self, subject: Subject, limit: &str) -> VolumeError {
-        if let Some(account) = self.accounts.get_mut(&subject) {
+    fn refuse(&mut self, party: Party, limit: &str) -> VolumeError {
+        if let Some(account) = self.accounts.get_mut(&party) {
             account.refused += 1;
         }
-        VolumeError::new(ErrorKind::Quota, format!("{subject} has used all that its quota allows: {limit}"))
+        let whose = self.owners.subject(party).map_or_else(|| "the owner".into(), |subject| subject.to_string());
+        VolumeError::new(ErrorKind::Quota, format!("{whose} has used all that its quota allows: {limit}"))
+    }
+
+    /// What is known of a party, as others see it.
+    fn quota(&self, party: Party) -> Option<Quota> {
+        Some(self.accounts.get(&party)?.quota(self.owners.subject(party)?))
+    }
+
+    fn forget_owner(&mut self, gone: Option<Party>) {
+        if let Some(gone) = gone {
+            self.accounts.remove(&gone);
+        }
     }
 }
 
@@ -295,23 +229,48 @@ impl Ledger {
         let mut inner = held(&self.inner);
         if let Some(subject) = limits_of(key) {
             inner.define(subject, Definition::decode(value));
-        } else if let Some((subject, own)) = subject_of(TAKEN, key).zip(Amount::decode(value)) {
-            let account = inner.accounts.entry(subject).or_default();
-            (account.own, account.all) = (own, own);
+        } else if let Some((party, own)) = Party::of_taken_key(key).zip(Amount::decode(value)) {
+            inner.accounts.entry(party).or_default().own = own;
         } else if key == KEY_COUNTED {
-            inner.is_counted = true;
+            (inner.is_counted, inner.marked) = (true, value.first().copied().unwrap_or(BY_USER));
         }
     }
 
-    /// All of it was taken over.
-    pub fn loaded(&self) {
+    /// All of it was taken over; these are the descriptors that files may name there, with their owners.
+    pub fn loaded(&self, owners: &[(u32, Sid)]) {
         let mut inner = held(&self.inner);
+        owners.iter().for_each(|(descriptor, owner)| _ = inner.owners.know(*descriptor, owner));
+        // Where no owner is without a number, both are the same.
+        inner.by_owner = !inner.is_counted || inner.marked != BY_USER || !inner.owners.are_foreign();
         if !inner.is_counted {
-            let nothing = Amount::default();
-            inner.accounts.values_mut().for_each(|account| (account.own, account.all) = (nothing, nothing));
+            inner.accounts.values_mut().for_each(|account| account.own = Amount::default());
         }
-        inner.add_up();
+        inner.add_up(true);
         self.note_limits(&inner);
+    }
+
+    /// These are the descriptors that files may name now that the log was followed. What is told begins here.
+    pub fn followed(&self, owners: impl IntoIterator<Item = (u32, Sid)>) {
+        let mut inner = held(&self.inner);
+        inner.owners.forget_all();
+        owners.into_iter().for_each(|(descriptor, owner)| _ = inner.owners.know(descriptor, &owner));
+        inner.accounts.retain(|party, account| !matches!(party, Party::Owner(_)) || account.definition.is_some());
+        inner.add_up(true);
+        inner.accounts.values_mut().for_each(|account| (account.refused, account.crossed) = (0, 0));
+    }
+
+    /// A descriptor that a change puts in has this owner.
+    pub fn know(&self, descriptor: u32, owner: &Sid) {
+        let mut inner = held(&self.inner);
+        let gone = inner.owners.know(descriptor, owner);
+        inner.forget_owner(gone);
+    }
+
+    /// A change took a descriptor out, which no file names.
+    pub fn forget(&self, descriptor: u32) {
+        let mut inner = held(&self.inner);
+        let gone = inner.owners.forget(descriptor);
+        inner.forget_owner(gone);
     }
 
     fn note_limits(&self, inner: &Inner) {
@@ -322,17 +281,19 @@ impl Ledger {
     pub fn define(&self, key: &[u8], value: Option<&[u8]>) {
         let mut inner = held(&self.inner);
         if let Some(subject) = limits_of(key) {
-            let before = inner.accounts.get(&subject).map(Account::limits).unwrap_or_default();
-            inner.define(subject, value.and_then(Definition::decode));
-            if matches!(subject, Subject::Tree(_)) {
-                inner.add_up();
+            let party = inner.owners.known(subject);
+            let before = party.and_then(|party| inner.accounts.get(&party)).map(Account::limits).unwrap_or_default();
+            let Some(party) = inner.define(subject, value.and_then(Definition::decode)) else { return };
+            if matches!(party, Party::Tree(_)) {
+                inner.add_up(false);
             }
-            if let Some(account) = inner.accounts.get_mut(&subject) {
+            if let Some(account) = inner.accounts.get_mut(&party) {
                 account.note_new_limits(before);
             }
-            inner.forget_empty(subject);
+            inner.forget_empty(party);
         } else if key == KEY_COUNTED {
             inner.is_counted = value.is_some();
+            inner.marked = value.map_or(0, |value| value.first().copied().unwrap_or(BY_USER));
         }
         self.note_limits(&inner);
     }
@@ -346,14 +307,31 @@ impl Ledger {
         held(&self.inner).is_counted
     }
 
+    pub fn are_owners_counted(&self) -> bool {
+        let inner = held(&self.inner);
+        inner.is_counted && inner.by_owner
+    }
+
+    /// Whether there are owners that only a volume with the feature tells apart.
+    pub fn needs_owners(&self) -> bool {
+        held(&self.inner).owners.are_foreign()
+    }
+
+    /// What a party is to others.
+    pub fn subject(&self, party: Party) -> Subject {
+        let inner = held(&self.inner);
+        let whose = if let Party::Descriptor(descriptor) = party { inner.owners.of(descriptor) } else { party };
+        inner.owners.subject(whose).unwrap_or(Subject::User(NOBODY))
+    }
+
     /// Holds blocks for data of a file that waits for its place; false where a limit is in the way. The tree of its
     /// record is locked.
     pub fn hold(&self, file: u64, share: Share, blocks: u64) -> bool {
         let mut inner = held(&self.inner);
         let more = Share { blocks, ..share };
         let is_over = |account: &Account| account.left().is_some_and(|left| left < blocks);
-        for (subject, _) in blocks_of(&more).filter(|_| inner.is_counted) {
-            if inner.chain(subject).iter().any(|above| inner.accounts.get(above).is_some_and(is_over)) {
+        for (party, _) in blocks_of(&more).filter(|_| inner.is_counted) {
+            if inner.chain(party).iter().any(|above| inner.accounts.get(above).is_some_and(is_over)) {
                 return false;
             }
         }
@@ -377,39 +355,39 @@ impl Ledger {
             return Ok(());
         }
         let mut amounts = Amounts::new();
+        let mut inner = held(&self.inner);
         for Shift { before, after, .. } in shifts {
-            before.iter().flat_map(parts).for_each(|(subject, amount)| add(&mut amounts, subject, -amount));
-            after.iter().flat_map(parts).for_each(|(subject, amount)| add(&mut amounts, subject, amount));
+            before.iter().flat_map(parts).for_each(|(party, amount)| add(&mut amounts, inner.own(party), -amount));
+            after.iter().flat_map(parts).for_each(|(party, amount)| add(&mut amounts, inner.own(party), amount));
         }
         amounts.retain(|(_, amount)| !amount.is_nothing());
-        let mut inner = held(&self.inner);
         let waiting = inner.waiting(shifts, redeemed);
         if amounts.is_empty() && waiting.is_empty() {
             return Ok(());
         }
         if inner.is_counted {
             let mut all = Amounts::new();
-            for (subject, amount) in &amounts {
-                inner.chain(*subject).into_iter().for_each(|above| add(&mut all, above, *amount));
+            for (party, amount) in &amounts {
+                inner.chain(*party).into_iter().for_each(|above| add(&mut all, above, *amount));
             }
             for (_, before, after) in &waiting {
-                for (subject, amount) in blocks_of(before) {
-                    inner.chain(subject).into_iter().for_each(|above| add(&mut all, above, -amount));
+                for (party, amount) in blocks_of(before) {
+                    inner.chain(party).into_iter().for_each(|above| add(&mut all, above, -amount));
                 }
-                for (subject, amount) in blocks_of(after) {
-                    inner.chain(subject).into_iter().for_each(|above| add(&mut all, above, amount));
+                for (party, amount) in blocks_of(after) {
+                    inner.chain(party).into_iter().for_each(|above| add(&mut all, above, amount));
                 }
             }
             if enforce != Enforce::Nothing {
                 inner.check(&all, enforce)?;
             }
-            for (subject, amount) in &amounts {
-                inner.accounts.entry(*subject).or_default().own += *amount;
-                inner.changed.insert(*subject);
+            for (party, amount) in &amounts {
+                inner.accounts.entry(*party).or_default().own += *amount;
+                inner.changed.insert(*party);
             }
-            for (subject, amount) in all {
-                inner.accounts.entry(subject).or_default().take(amount);
-                inner.forget_empty(subject);
+            for (party, amount) in all {
+                inner.accounts.entry(party).or_default().take(amount);
+                inner.forget_empty(party);
             }
         } else {
             for (_, before, after) in &waiting {
@@ -423,9 +401,9 @@ impl Ledger {
         if let Some(recount) = &mut inner.recount {
             for Shift { file, before, after } in shifts {
                 if recount.has(*file) {
-                    let gone = before.iter().flat_map(parts).map(|(subject, amount)| (subject, -amount));
-                    for (subject, amount) in gone.chain(after.iter().flat_map(parts)) {
-                        *recount.found.entry(subject).or_default() += amount;
+                    let gone = before.iter().flat_map(parts).map(|(party, amount)| (party, -amount));
+                    for (party, amount) in gone.chain(after.iter().flat_map(parts)) {
+                        *recount.found.entry(party).or_default() += amount;
                     }
                 }
             }
@@ -436,9 +414,9 @@ impl Ledger {
     /// Of so many blocks more for a file, how many limits leave, and the refusal of the rest.
     pub fn fit(&self, share: Share, blocks: u64) -> (u64, Option<VolumeError>) {
         let mut inner = held(&self.inner);
-        let mut least: Option<(u64, Subject)> = None;
-        for (subject, _) in parts(&share) {
-            for above in inner.chain(subject) {
+        let mut least: Option<(u64, Party)> = None;
+        for (party, _) in parts(&share) {
+            for above in inner.chain(party) {
                 let left = inner.accounts.get(&above).and_then(Account::left).filter(|left| *left < blocks);
                 if let Some(left) = left.filter(|left| least.is_none_or(|(known, _)| *left < known)) {
                     least = Some((left, above));
@@ -447,9 +425,9 @@ impl Ledger {
         }
         match least {
             None => (blocks, None),
-            Some((left, subject)) => {
-                let hard = inner.accounts.get(&subject).and_then(|account| account.limits().hard_bytes);
-                let refusal = inner.refuse(subject, &ByteSize(hard.unwrap_or_default()).to_string());
+            Some((left, party)) => {
+                let hard = inner.accounts.get(&party).and_then(|account| account.limits().hard_bytes);
+                let refusal = inner.refuse(party, &ByteSize(hard.unwrap_or_default()).to_string());
                 (left, Some(refusal))
             }
         }
@@ -461,7 +439,7 @@ impl Ledger {
         if tree == 0 {
             return whole;
         }
-        inner.chain(Subject::Tree(tree)).into_iter().fold(whole, |usage, subject| match inner.accounts.get(&subject) {
+        inner.chain(Party::Tree(tree)).into_iter().fold(whole, |usage, party| match inner.accounts.get(&party) {
             Some(account) => {
                 let files = account.all.files.max(0) as u64;
                 narrowed(usage, &account.limits(), bytes_of(account.all.blocks), files)
@@ -472,13 +450,18 @@ impl Ledger {
 
     /// All accounts.
     pub fn quotas(&self) -> Vec<Quota> {
-        held(&self.inner).accounts.iter().map(|(subject, account)| account.quota(*subject)).collect()
+        let inner = held(&self.inner);
+        let mut quotas: Vec<Quota> = inner.accounts.keys().filter_map(|party| inner.quota(*party)).collect();
+        quotas.sort_by_key(|quota| quota.subject);
+        quotas
     }
 
     /// Those that have limits, or had some that a walk still takes away.
     pub fn limited_quotas(&self) -> Vec<Quota> {
         let inner = held(&self.inner);
-        inner.defined.iter().filter_map(|subject| Some(inner.accounts.get(subject)?.quota(*subject))).collect()
+        let mut quotas: Vec<Quota> = inner.defined.iter().filter_map(|party| inner.quota(*party)).collect();
+        quotas.sort_by_key(|quota| quota.subject);
+        quotas
     }
 
     /// The tree whose directory this is.
@@ -489,15 +472,15 @@ impl Ledger {
     /// The directory of a tree.
     pub fn directory_of(&self, tree: u32) -> Option<FileId> {
         let inner = held(&self.inner);
-        Some(inner.accounts.get(&Subject::Tree(tree))?.definition?.directory)
+        Some(inner.accounts.get(&Party::Tree(tree))?.definition?.directory)
     }
 
     /// The trees that have a quota, or had one that a walk still takes away.
     pub fn trees(&self) -> Vec<(u32, Definition)> {
         let inner = held(&self.inner);
-        let trees = inner.accounts.range(Subject::Tree(0)..=Subject::Tree(u32::MAX));
-        let defined = trees.filter_map(|(subject, account)| match subject {
-            Subject::Tree(tree) => account.definition.map(|definition| (*tree, definition)),
+        let trees = inner.accounts.range(Party::Tree(0)..=Party::Tree(u32::MAX));
+        let defined = trees.filter_map(|(party, account)| match party {
+            Party::Tree(tree) => account.definition.map(|definition| (*tree, definition)),
             _ => None,
         });
         defined.collect()
@@ -506,25 +489,28 @@ impl Ledger {
     /// A number for a tree that no file names.
     pub fn next_tree(&self) -> u32 {
         let inner = held(&self.inner);
-        let trees = inner.accounts.range(Subject::Tree(0)..=Subject::Tree(u32::MAX));
-        let known = trees.last().map_or(0, |(subject, _)| subject.numbers().1);
-        known.saturating_add(1)
+        let last = inner.accounts.range(Party::Tree(0)..=Party::Tree(u32::MAX)).next_back();
+        match last {
+            Some((Party::Tree(tree), _)) => tree.saturating_add(1),
+            _ => 1,
+        }
     }
 
     /// How deep a tree lies in others.
     pub fn depth(&self, tree: u32) -> usize {
-        held(&self.inner).chain(Subject::Tree(tree)).len()
+        held(&self.inner).chain(Party::Tree(tree)).len()
     }
 
     /// Files that name a tree themselves.
     pub fn own_files(&self, tree: u32) -> i64 {
-        held(&self.inner).accounts.get(&Subject::Tree(tree)).map_or(0, |account| account.own.files)
+        held(&self.inner).accounts.get(&Party::Tree(tree)).map_or(0, |account| account.own.files)
     }
 
     /// All files.
     pub fn files(&self) -> i64 {
         let inner = held(&self.inner);
-        inner.accounts.range(Subject::User(0)..=Subject::User(u32::MAX)).map(|(_, account)| account.own.files).sum()
+        let is_owner = |party: &Party| matches!(party, Party::User(_) | Party::Descriptor(_));
+        inner.accounts.iter().filter(|(party, _)| is_owner(party)).map(|(_, account)| account.own.files).sum()
     }
 
     /// Accounts that the next checkpoint writes.
@@ -532,30 +518,41 @@ impl Ledger {
         held(&self.inner).changed.len()
     }
 
-    /// Their keys and values in the tree of quotas.
-    pub fn entries(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let inner = held(&self.inner);
-        let entry = |subject: &Subject| {
-            let own = inner.accounts.get(subject).map_or(Amount::default(), |account| account.own);
-            (key_of(TAKEN, *subject), (!own.is_nothing()).then(|| own.encode()))
+    /// Their keys and values in the tree of quotas; with the mark of how it was counted, where that is new and the volume
+    /// may say so.
+    pub fn entries(&self, may_tell_owners: bool) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut inner = held(&self.inner);
+        let entry = |party: &Party| {
+            let own = inner.accounts.get(party).map_or(Amount::default(), |account| account.own);
+            (party.taken_key(), (!own.is_nothing()).then(|| own.encode()))
         };
-        inner.changed.iter().map(entry).collect()
+        let mut entries: Vec<_> = inner.changed.iter().map(entry).collect();
+        inner.marking = inner.marked;
+        if inner.is_counted {
+            inner.marking = if inner.by_owner && may_tell_owners { BY_OWNER } else { BY_USER };
+        }
+        if inner.marking != inner.marked {
+            entries.push((KEY_COUNTED.to_vec(), Some(vec![inner.marking])));
+        }
+        entries
     }
 
     /// A checkpoint has them. All trees are locked from [`Self::entries`] until here.
     pub fn settle(&self) {
-        held(&self.inner).changed.clear();
+        let mut inner = held(&self.inner);
+        inner.changed.clear();
+        inner.marked = inner.marking;
     }
 
     /// All entries of the tree of quotas that are not amounts. The tree lost some: amounts are written anew, too.
     pub fn restore(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut inner = held(&self.inner);
-        inner.changed = inner.accounts.keys().copied().collect();
-        let limits = inner.accounts.iter().filter_map(|(subject, account)| {
-            account.definition.map(|definition| (key_of(LIMITS, *subject), definition.encode()))
+        inner.changed = inner.accounts.keys().filter(|party| !matches!(party, Party::Owner(_))).copied().collect();
+        let limits = inner.accounts.iter().filter_map(|(party, account)| {
+            Some((limits_key(inner.owners.subject(*party)?), account.definition?.encode()))
         });
         let mut entries: Vec<_> = limits.collect();
-        entries.extend(inner.is_counted.then(|| (KEY_COUNTED.to_vec(), vec![1])));
+        entries.extend((inner.is_counted && inner.marked != 0).then(|| (KEY_COUNTED.to_vec(), vec![inner.marked])));
         entries
     }
 
@@ -566,8 +563,8 @@ impl Ledger {
     /// Records up to a key were read, under the lock of their tree.
     pub(super) fn count(&self, shares: &[Share], shard: u8, next: Vec<u8>) {
         if let Some(recount) = &mut held(&self.inner).recount {
-            for (subject, amount) in shares.iter().flat_map(parts) {
-                *recount.found.entry(subject).or_default() += amount;
+            for (party, amount) in shares.iter().flat_map(parts) {
+                *recount.found.entry(party).or_default() += amount;
             }
             (recount.shard, recount.next) = (shard, next);
         }
@@ -575,28 +572,26 @@ impl Ledger {
 
     /// Has what was found count, unless the count was given up; answers whether it differs from what was known, or from
     /// what the tree of quotas has.
-    pub(super) fn end_recount(&self, kept: Option<BTreeMap<Subject, Amount>>) -> bool {
+    pub(super) fn end_recount(&self, kept: Option<BTreeMap<Party, Amount>>) -> bool {
         let mut inner = held(&self.inner);
         let inner = &mut *inner;
         let (Some(Recount { mut found, .. }), Some(kept)) = (inner.recount.take(), kept) else { return false };
-        let known: Vec<Subject> = inner.accounts.keys().chain(kept.keys()).copied().collect();
-        for subject in known {
-            found.entry(subject).or_default();
+        let known: Vec<Party> = inner.accounts.keys().chain(kept.keys()).copied().collect();
+        for party in known.into_iter().filter(|party| !matches!(party, Party::Owner(_))) {
+            found.entry(party).or_default();
         }
         let mut differs = !std::mem::replace(&mut inner.is_counted, true);
-        for (subject, own) in found {
-            let is_kept = kept.get(&subject).copied().unwrap_or_default() == own || inner.changed.contains(&subject);
-            let account = inner.accounts.entry(subject).or_default();
+        differs |= !std::mem::replace(&mut inner.by_owner, true);
+        for (party, own) in found {
+            let is_kept = kept.get(&party).copied().unwrap_or_default() == own || inner.changed.contains(&party);
+            let account = inner.accounts.entry(party).or_default();
             if account.own != own || !is_kept {
                 differs = true;
-                account.all += -account.own;
-                account.all += own;
                 account.own = own;
-                inner.changed.insert(subject);
+                inner.changed.insert(party);
             }
-            inner.forget_empty(subject);
         }
-        inner.add_up();
+        inner.add_up(true);
         self.note_limits(inner);
         differs
     }
@@ -614,14 +609,14 @@ impl Inner {
     }
 
     fn check(&mut self, all: &Amounts, enforce: Enforce) -> Result<(), VolumeError> {
-        let is_held = |subject: &Subject| enforce == Enforce::All || matches!(subject, Subject::Tree(_));
-        for (subject, amount) in all.iter().filter(|(subject, _)| is_held(subject)) {
-            let refusal = self.accounts.get(subject).and_then(|account| account.refusal(*amount));
+        let is_held = |party: &Party| enforce == Enforce::All || matches!(party, Party::Tree(_));
+        for (party, amount) in all.iter().filter(|(party, _)| is_held(party)) {
+            let refusal = self.accounts.get(party).and_then(|account| account.refusal(*amount));
             if let Some(limit) = refusal {
-                return Err(self.refuse(*subject, &limit));
+                return Err(self.refuse(*party, &limit));
             }
         }
-        let new = all.iter().filter(|(subject, _)| !self.accounts.contains_key(subject)).count();
+        let new = all.iter().filter(|(party, _)| !self.accounts.contains_key(party)).count();
         if new > 0 && self.accounts.len() + new > MOST_ACCOUNTS {
             let text = format!("files of the volume have {MOST_ACCOUNTS} owners: it can count no more");
             return Err(VolumeError::new(ErrorKind::NoSpace, text));

@@ -10,56 +10,67 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::ledger::{Amount, parts};
-use super::{KEY_COUNTED, Subject, TAKEN, subject_of};
-use crate::change::Need;
+use super::account::Amount;
+use super::owners::{Party, parts};
+use super::{BY_USER, KEY_COUNTED, TAKEN};
 use crate::error::VolumeError;
 use crate::keys;
 use crate::record::Share;
+use crate::superblock::NT_RULES;
 use crate::volume::Volume;
 use crate::{QUOTA_TREE, SHARED_TREES};
 
 /// What records of a durable root say, beside what its tree of quotas does.
 #[derive(Default)]
 pub(crate) struct Tally {
-    found: BTreeMap<Subject, Amount>,
-    told: BTreeMap<Subject, Amount>,
-    is_counted: bool,
+    found: BTreeMap<Party, Amount>,
+    told: BTreeMap<Party, Amount>,
+    /// How it was counted, if it was.
+    counted: Option<u8>,
 }
 
 impl Tally {
     /// The next entry of a tree.
     pub fn entry(&mut self, tree: u8, key: &[u8], value: &[u8]) {
         if keys::is_record(tree, key) {
-            for (subject, amount) in Share::of(value).iter().flat_map(parts) {
-                *self.found.entry(subject).or_default() += amount;
+            for (party, amount) in Share::of(value).iter().flat_map(parts) {
+                *self.found.entry(party).or_default() += amount;
             }
         } else if tree == QUOTA_TREE {
-            if let Some((subject, amount)) = subject_of(TAKEN, key).zip(Amount::decode(value)) {
-                self.told.insert(subject, amount);
+            if let Some((party, amount)) = Party::of_taken_key(key).zip(Amount::decode(value)) {
+                self.told.insert(party, amount);
             }
-            self.is_counted |= key == KEY_COUNTED;
+            if key == KEY_COUNTED {
+                self.counted = Some(value.first().copied().unwrap_or(BY_USER));
+            }
         }
     }
 
     /// Whose sums differ.
-    pub fn wrong(&self) -> Vec<Subject> {
-        if !self.is_counted {
-            return Vec::new();
+    pub fn wrong(&self) -> Vec<Party> {
+        let Some(counted) = self.counted else { return Vec::new() };
+        let mut found: BTreeMap<Party, Amount> = BTreeMap::new();
+        for (party, amount) in &self.found {
+            let party = if counted == BY_USER { party.by_user() } else { *party };
+            *found.entry(party).or_default() += *amount;
         }
-        let known: BTreeSet<Subject> = self.found.keys().chain(self.told.keys()).copied().collect();
-        let of = |sums: &BTreeMap<Subject, Amount>, subject: &Subject| sums.get(subject).copied().unwrap_or_default();
-        known.into_iter().filter(|subject| of(&self.found, subject) != of(&self.told, subject)).collect()
+        let known: BTreeSet<Party> = found.keys().chain(self.told.keys()).copied().collect();
+        let of = |sums: &BTreeMap<Party, Amount>, party: &Party| sums.get(party).copied().unwrap_or_default();
+        known.into_iter().filter(|party| of(&found, party) != of(&self.told, party)).collect()
     }
 }
 
 impl Volume {
-    /// Counts what users, groups and trees take, while files change; answers whether anything was counted wrong.
+    /// Counts what owners, groups and trees take, while files change; answers whether anything was counted wrong, or
+    /// otherwise than it is now.
     ///
     /// # Errors
     /// A node is damaged, or the device failed. What was counted before stays then.
     pub async fn recount(&self) -> Result<bool, VolumeError> {
         let _one = self.walks.one.lock().await;
+        if self.store.ledger.needs_owners() {
+            self.store.use_feature(NT_RULES).await?;
+        }
         self.store.ledger.begin_recount();
         let read = self.read_shares().await;
         let ended = self
@@ -67,7 +78,7 @@ impl Volume {
             .look([QUOTA_TREE], |view| {
                 // No cut is made while its tree is held.
                 let kept = view.range(QUOTA_TREE, &[TAKEN], &[TAKEN], usize::MAX)?;
-                let amount = |(key, value): &(Vec<u8>, Vec<u8>)| subject_of(TAKEN, key).zip(Amount::decode(value));
+                let amount = |(key, value): &(Vec<u8>, Vec<u8>)| Party::of_taken_key(key).zip(Amount::decode(value));
                 let kept = kept.iter().filter_map(amount).collect();
                 Ok(self.store.ledger.end_recount(read.is_ok().then_some(kept)))
             })
@@ -78,15 +89,9 @@ impl Volume {
         read?;
         let differs = ended?;
         if differs {
+            // The same root says that it was counted.
             self.checkpoint().await?;
         }
-        let change = self.store.change([QUOTA_TREE], Need::Less, |view| {
-            if view.get(QUOTA_TREE, KEY_COUNTED)?.is_none() {
-                view.put(QUOTA_TREE, KEY_COUNTED.to_vec(), vec![1])?;
-            }
-            Ok(())
-        });
-        change.await?;
         Ok(differs)
     }
 

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use super::ledger::{Enforce, MOST_DEPTH};
-use super::{Definition, Limits, QuotaState, Subject, definition, key_of, put_definition};
+use super::{Definition, Limits, QuotaState, Subject, definition, limits_key, put_definition};
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, kind};
@@ -195,7 +195,7 @@ impl Volume {
         let subject = Subject::Tree(tree);
         let Some(known) = definition(view, subject)? else { return Ok(()) };
         if self.store.ledger.own_files(tree) <= 1 {
-            return view.remove(QUOTA_TREE, key_of(super::LIMITS, subject));
+            return view.remove(QUOTA_TREE, limits_key(subject));
         }
         // Files that have no name and are open count until they are closed.
         let nowhere = FileId { number: 0, generation: 0 };
@@ -408,7 +408,7 @@ impl Volume {
             // Files whose other names lie elsewhere, or that have none and are open.
             self.sweep(step, seen).await?;
         }
-        let key = key_of(super::LIMITS, Subject::Tree(tree));
+        let key = limits_key(Subject::Tree(tree));
         let change = self.store.change([QUOTA_TREE], Need::Less, |view| {
             if !held(&self.walks.queue).is_empty() {
                 return Ok(false);

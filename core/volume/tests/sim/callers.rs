@@ -307,3 +307,34 @@ fn a_damaged_bitmap_of_nodes_lets_no_node_be_overwritten() {
         ran.expect("powered");
     }
 }
+
+#[test]
+fn room_that_was_set_aside_shows_in_attributes_and_reads_as_zeros() {
+    on_a_volume(|volume| async move {
+        let file = create(&volume, &user(0), volume.root(), "file", FileKind::Regular, 0o644).await.id;
+        let handle = volume.open(&user(0), file, WRITING).await.expect("opened");
+        let sizes = async || {
+            let facts = volume.stat(file).await.expect("it is there");
+            (facts.size_bytes, facts.allocated_bytes)
+        };
+        let reserve = |keep_size| holdfast_volume::service::Allocate::Reserve { keep_size };
+        volume.allocate(&handle, 0, 40_000, reserve(true)).await.expect("there is room");
+        assert_eq!(sizes().await, (0, 40_960), "whole blocks, whatever its length");
+        assert!(volume.read(&handle, 0, 9999).await.expect("read").is_empty(), "it ends where it did");
+        volume.write(&handle, 8190, IoSlice::padded(b"data"), 4).await.expect("written");
+        assert_eq!(sizes().await, (8194, 40_960), "data goes to the room that it has");
+        let read = volume.read(&handle, 0, 9999).await.expect("read").to_vec();
+        assert!(read.len() == 8194 && read[..8190].iter().all(|byte| *byte == 0) && read[8190..] == *b"data");
+        let grown = SetAttributes { size_bytes: Some(30_000), ..SetAttributes::default() };
+        volume.set(&user(0), file, &grown).await.expect("grown");
+        assert_eq!(sizes().await, (30_000, 40_960));
+        let read = volume.read(&handle, 8194, 99_999).await.expect("read").to_vec();
+        assert!(read.len() == 30_000 - 8194 && read.iter().all(|byte| *byte == 0), "behind what was written");
+        volume.allocate(&handle, 40_960, 100_000, reserve(false)).await.expect("there is room");
+        assert_eq!(sizes().await, (140_960, 143_360));
+        let cut = SetAttributes { size_bytes: Some(5000), ..SetAttributes::default() };
+        volume.set(&user(0), file, &cut).await.expect("cut");
+        assert_eq!(sizes().await, (5000, 8192), "what was set aside behind its end is given back");
+        volume.close(handle).await.expect("closed");
+    });
+}

@@ -8,7 +8,7 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_identity::well_known::{CREATOR_OWNER, EVERYONE};
 use holdfast_identity::{
     Access, AccessMask, Ace, AceFlags, AceKind, Acl, AclState, Cause, Control, Creation, Domain, Id, IdMap, Membership,
-    ModeChange, Privileges, SecurityDescriptor, Token, change_mode, check, computed, create, mode_of, sddl,
+    ModeChange, Privileges, SecurityDescriptor, Sid, Token, change_mode, check, computed, create, mode_of, sddl,
 };
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
@@ -96,9 +96,16 @@ pub async fn make(volume: &Volume, caller: &Caller, dir: FileId, name: &str, new
     volume.create(caller, dir, name.as_bytes(), new).await.expect("made").id
 }
 
-/// A descriptor for a file of the simulation, at times one that says no more than a mode does.
-pub fn draw(random: &SimRandom, node: &Node) -> SecurityDescriptor {
-    let [owner, group] = [Id::User(random.range(0..3u32)), Id::Group(random.range(0..3u32))].map(IdMap::unmapped);
+/// Somebody who has no number, one of two.
+pub fn stranger(which: u64) -> Sid {
+    format!("S-1-5-21-1-2-3-{}", 1000 + which % 2).parse().expect("a SID")
+}
+
+/// A descriptor for a file of the simulation, at times one that says no more than a mode does. Owners may be strangers.
+pub fn draw(random: &SimRandom, node: &Node, strangers: bool) -> SecurityDescriptor {
+    let [uid, gid] = [random.range(0..3u32), random.range(0..3u32)];
+    let group = IdMap::unmapped(Id::Group(gid));
+    let owner = if strangers && uid == 2 { stranger(node.id.number) } else { IdMap::unmapped(Id::User(uid)) };
     if random.chance(1, 4) {
         return computed(owner, group, random.range(0..0o1000u32), node.sort());
     }
@@ -463,16 +470,17 @@ fn owners_change_with_the_rights_that_take() {
         let facts = volume.set(&user(0), file, &chown).await.expect("set");
         assert_eq!((facts.uid, facts.gid), (1, 2));
         assert!(text_of(volume, file).await.starts_with("O:U1-1G:U2-2D:"));
-        // Accounts of a domain have no number here: theirs are those that they come with.
+        // Accounts of a domain have no number here: what is theirs is known by the identifier. Groups have the number that
+        // they come with.
         let domain: holdfast_identity::Sid = "S-1-5-21-1-2-3-1000".parse().expect("a SID");
         let member = Token::new(domain, domain, &[], Privileges::empty()).expect("no groups");
         let member = Caller { token: Some(Arc::new(member)), uid: 700, gid: 701, ..Caller::default() };
         let facts = volume.create(&member, volume.root(), b"member's", &FILE).await.expect("made");
-        assert_eq!((facts.uid, facts.gid), (700, 701));
+        assert_eq!((facts.uid, facts.gid), (65_534, 701));
         assert!(text_of(volume, facts.id).await.starts_with("O:S-1-5-21-1-2-3-1000"));
         let more = descriptor("D:(A;;FA;;;S-1-22-1-9)");
         let facts = volume.set_security(&user(0), facts.id, SecurityParts::DACL, &more).await.expect("set");
-        assert_eq!((facts.uid, facts.gid), (700, 701), "it counts for the same as before");
+        assert_eq!((facts.uid, facts.gid), (65_534, 701), "it counts for the same as before");
         // Who knows accounts by numbers says so.
         volume.use_ids(IdMap::new(Domain([1, 2, 3]), 2000..3000).expect("few"));
         let first = Caller { uid: 2000, ..user(2000) };

@@ -10,8 +10,8 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    SecurityParts, Seek, SetAttributes, SetMode, Time,
+    Allocate, Caller, DosAttributes, FileId, FileKind, FileService, Flush, NameRules, NewFile, OpenMode, Remove,
+    Rename, SecurityParts, Seek, SetAttributes, SetMode, Time,
 };
 use holdfast_volume::{
     ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
@@ -110,13 +110,14 @@ impl Life<'_> {
 
     fn name(&self) -> Vec<u8> {
         let number = self.random.range(0..12u32);
-        if self.random.chance(1, 20) { vec![b'n'; 255] } else { format!("name {number}").into_bytes() }
+        let most = if self.sort != Sort::Plain { 765 } else { 255 };
+        if self.random.chance(1, 20) { vec![b'n'; most] } else { format!("name {number}").into_bytes() }
     }
 
     /// Somebody who creates files.
     fn someone(&self) -> Caller {
         let number = self.random.range(0..3u32);
-        Caller { uid: number, gid: number, is_checked: true, ..Caller::default() }
+        Caller { uid: number, gid: number, is_checked: true, ..self.caller.clone() }
     }
 
     /// A directory that a file has a name in.
@@ -133,6 +134,14 @@ impl Life<'_> {
         tree(one) != tree(other)
     }
 
+    /// Somebody whom files may count for.
+    fn owner(&self) -> Subject {
+        match self.random.range(1..3u32) {
+            2 if self.sort != Sort::Plain => Subject::Sid(descriptors::stranger(self.volume.last())),
+            uid => Subject::User(uid),
+        }
+    }
+
     /// Limits, set and taken away.
     async fn limit(&self) {
         let pages = [20, 200, 100_000][self.random.range(0..3usize)] * BLOCK as u64;
@@ -144,9 +153,9 @@ impl Life<'_> {
         };
         let files = self.files();
         let done = match self.random.range(0..6u32) {
-            0 => self.volume.set_quota(Subject::User(self.random.range(1..3u32)), limits).await.map(drop),
+            0 => self.volume.set_quota(self.owner(), limits).await.map(drop),
             1 => self.volume.set_quota(Subject::Group(self.random.range(0..3u32)), limits).await.map(drop),
-            2 => self.volume.remove_quota(Subject::User(self.random.range(1..3u32))).await.map(drop),
+            2 => self.volume.remove_quota(self.owner()).await.map(drop),
             3 => self.volume.remove_tree_quota(self.directory(&files)).await.map(drop),
             _ => {
                 let dir = self.directory(&files);
@@ -452,7 +461,7 @@ impl Life<'_> {
         let mut next = files;
         let node = next.nodes.get_mut(&id.number).expect("it is there");
         if self.random.chance(1, 3) {
-            let new = descriptors::draw(self.random, node);
+            let new = descriptors::draw(self.random, node, self.sort != Sort::Plain);
             node.secure(new.clone());
             let parts = SecurityParts::OWNER | SecurityParts::GROUP | SecurityParts::DACL;
             self.change(next, self.volume.set_security(&self.caller, id, parts, &new)).await;
@@ -651,7 +660,10 @@ fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc
                 volume: &volume,
                 random: &random,
                 model: &model,
-                caller: Caller::default(),
+                caller: Caller {
+                    names: if sort != Sort::Plain { NameRules::Stored } else { NameRules::Posix },
+                    ..Caller::default()
+                },
                 handles: Vec::new(),
                 sort,
                 follower: follower.as_deref(),

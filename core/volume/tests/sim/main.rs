@@ -11,6 +11,8 @@ mod full;
 mod hostile;
 mod journal;
 mod model;
+mod nt_names;
+mod owners;
 mod plain;
 mod quotas;
 mod reasons;

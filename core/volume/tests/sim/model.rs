@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use holdfast_identity::{Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
+use holdfast_identity::{Domain, Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
 use holdfast_volume::service::{Caller, DosAttributes, FileId, FileKind, FileService, OpenMode, ReparsePoint, Stream};
 use holdfast_volume::{ErrorKind, Integrity, Volume};
 
@@ -43,12 +43,19 @@ impl Node {
         self.security.clone().unwrap_or_else(computed)
     }
 
-    /// It has another descriptor, whose owner and group have numbers.
+    /// It has another descriptor.
     pub fn secure(&mut self, descriptor: SecurityDescriptor) {
-        let number = |sid: Option<Sid>| sid.and_then(|sid| sid.rid()).expect("one of POSIX");
-        self.owner = (number(descriptor.owner), number(descriptor.group));
+        let map = IdMap::new(Domain([0; 3]), 0..0).expect("no ids are few");
+        let number = |sid: Option<Sid>| sid.and_then(|sid| map.id_of(&sid));
+        let (owner, group) = (number(descriptor.owner), number(descriptor.group));
+        let of = |id: Option<Id>| match id {
+            Some(Id::User(id) | Id::Group(id)) => id,
+            None => 65_534,
+        };
+        self.owner = (of(owner), of(group));
         self.mode = self.mode & !0o777 | mode_of(&descriptor);
-        self.security = trivial_mode(&descriptor, self.sort()).is_none().then(|| Rc::new(descriptor));
+        let is_trivial = owner.is_some() && group.is_some() && trivial_mode(&descriptor, self.sort()).is_some();
+        self.security = (!is_trivial).then(|| Rc::new(descriptor));
     }
 }
 

@@ -9,7 +9,7 @@ use holdfast_api::{ApiError, Code, EffectiveAccess, FileAcl, FileAclChanged, Job
 use holdfast_identity::{
     AccessMask, AclState, Control, Node, SecurityDescriptor, Sid, describe, sddl, trivial_mode, well_known,
 };
-use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, Flush, SecurityParts};
+use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, Flush, NameRules, SecurityParts};
 use holdfast_volume::{Volume, VolumeError};
 
 use super::quotas::names;
@@ -21,7 +21,8 @@ use crate::jobs::{JobSpec, Target};
 
 /// The one who asked is an administrator of the server.
 pub(crate) fn administrator() -> Caller {
-    Caller { is_checked: true, ..Caller::default() }
+    // Names are put back as they were, whoever gave them.
+    Caller { is_checked: true, names: NameRules::Stored, ..Caller::default() }
 }
 
 /// A user or group of POSIX by its security identifier (S-1-22-1 and S-1-22-2).

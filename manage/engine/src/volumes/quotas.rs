@@ -99,7 +99,7 @@ async fn about(object: &str, request: &SetVolumeQuota) -> ApiResult<Whom> {
 /// A user or group, by what it is and its number.
 fn number_of(subject: Subject) -> Option<(QuotaKind, u32)> {
     match subject {
-        Subject::Tree(_) => None,
+        Subject::Tree(_) | Subject::Sid(_) => None,
         Subject::User(uid) => Some((QuotaKind::User, uid)),
         Subject::Group(gid) => Some((QuotaKind::Group, gid)),
     }
@@ -150,6 +150,7 @@ impl Engine {
                 Subject::Tree(tree) => (paths.get(&tree), tree),
                 Subject::User(uid) => (users.get(&uid), uid),
                 Subject::Group(gid) => (groups.get(&gid), gid),
+                Subject::Sid(sid) => return shown(quota, sid.to_string()),
             };
             shown(quota, known.cloned().unwrap_or_else(|| number.to_string()))
         };
@@ -290,6 +291,8 @@ impl Engine {
 fn is_told(quota: &Quota, all: bool) -> bool {
     match quota.subject {
         Subject::Tree(_) => quota.limits.is_some() && quota.directory.is_some(),
+        // Answers have no kind for those who have no number.
+        Subject::Sid(_) => false,
         _ => quota.limits.is_some() || all,
     }
 }

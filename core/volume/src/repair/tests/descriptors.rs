@@ -222,3 +222,42 @@ fn a_node_of_descriptors_that_is_lost_while_they_are_in_use_is_made_again() {
         assert_eq!(of(&open(&world.disk).await, world.data).await, before);
     });
 }
+
+#[test]
+fn what_is_set_of_modes_outlives_either_copy() {
+    with(async |world| {
+        world.volume.set_mode_change(holdfast_identity::ModeChange::Refuse).await.expect("set");
+        for tree in [crate::SETTINGS_TREE, crate::SETTINGS_TWIN] {
+            world.damage(|view| view.remove(tree, b"mode change".to_vec())).await;
+            world.volume.sync().await.expect("it lasts");
+            let image = world.disk.image();
+            let again = open(&world.disk).await;
+            assert_eq!(again.mode_change(), holdfast_identity::ModeChange::Refuse, "tree {tree}");
+            for tree in [crate::SETTINGS_TREE, crate::SETTINGS_TWIN] {
+                assert_eq!(again.store.get(tree, b"mode change").await, Ok(Some(vec![2])), "both have it again");
+            }
+            world.disk.set_back(&image);
+            world.damage(|view| view.put(tree, b"mode change".to_vec(), vec![2])).await;
+        }
+    });
+}
+
+#[test]
+fn what_a_file_of_a_lost_descriptor_takes_is_not_lost() {
+    with(async |world| {
+        let taken = |volume: &Volume, subject: crate::Subject| {
+            let found = volume.owner_quotas().into_iter().find(|quota| quota.subject == subject);
+            found.map_or(0, |quota| quota.used_bytes / BLOCK as u64)
+        };
+        let nobody = crate::Subject::User(65_534);
+        let whose = "S-1-5-21-1-2-3-1000".parse().map(crate::Subject::Sid).expect("a SID");
+        set(&world.volume, world.data, &descriptor("O:S-1-5-21-1-2-3-1000G:S-1-22-2-7D:(A;;FR;;;WD)")).await;
+        assert_eq!((taken(&world.volume, whose), taken(&world.volume, nobody)), (8, 0));
+        world.damage(|view| edit(view, world.data, |record| record.security = 77_777)).await;
+        assert_eq!((taken(&world.volume, whose), taken(&world.volume, nobody)), (0, 8), "nobody knows whose");
+        // That is all that is wrong.
+        world.repaired(Verb::SecurityLost { file: world.data.number }).await;
+        assert_eq!((taken(&world.volume, whose), taken(&world.volume, nobody)), (0, 8));
+        assert_eq!(world.volume.recount().await, Ok(false));
+    });
+}

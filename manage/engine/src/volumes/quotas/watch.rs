@@ -61,6 +61,7 @@ impl QuotaWatch {
             Subject::Tree(tree) => ("tree", self.paths.get(&tree).cloned().unwrap_or_else(|| tree.to_string())),
             Subject::User(uid) => ("user", uid.to_string()),
             Subject::Group(gid) => ("group", gid.to_string()),
+            Subject::Sid(sid) => ("owner", sid.to_string()),
         }
     }
 
