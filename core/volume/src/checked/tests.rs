@@ -381,6 +381,25 @@ fn a_file_that_becomes_strict_has_checksums_of_all_that_it_holds() {
 }
 
 #[test]
+fn what_has_no_checksum_in_a_strict_file_gets_one_elsewhere() {
+    with(1, async |world| {
+        let handle = world.file("file", Integrity::PassThrough, &pattern(1, 8)).await;
+        // As where the file became strict, and power failed before it had checksums.
+        handle.file.strict.store(true, Ordering::Relaxed);
+        let at = world.at(&handle, 2).await;
+        let old = world.disks[0].peek(at, BLOCK);
+        world.write(&handle, 2 * BLOCK_BYTES, &pattern(2, 1)).await.expect("written");
+        world.write(&handle, 7 * BLOCK_BYTES + 9, &pattern(3, 2)).await.expect("written");
+        world.volume.flush(handle.id(), Flush::All).await.expect("durable");
+        assert!(world.at(&handle, 2).await != at && world.disks[0].peek(at, BLOCK) == old);
+        let all = world.extents(&handle).await;
+        let summed: u32 = all.iter().filter(|(_, one)| one.sums.is_some()).map(|(_, one)| one.blocks).sum();
+        assert_eq!(summed, 1 + 3);
+        world.is_sound().await;
+    });
+}
+
+#[test]
 fn a_clone_has_the_checksums_of_what_it_is_of() {
     with(1, async |world| {
         let strict = world.file("strict", Integrity::Strict, &pattern(1, 100)).await;
