@@ -83,8 +83,9 @@ pub use space::{
 pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 pub use volume::{
-    AdoptVolume, CreateVolume, GrowVolume, MountVolume, ShrinkVolume, Volume, VolumeChanged, VolumeFinding,
-    VolumeMount, VolumeShrinkPlan, VolumeShrinking, VolumeShrunk, VolumeState, VolumeUsage, VolumeUsagePart,
+    AdoptVolume, CreateVolume, GrowVolume, ModeChange, MountVolume, SetVolume, ShrinkVolume, Volume, VolumeChanged,
+    VolumeFinding, VolumeMount, VolumeShrinkPlan, VolumeShrinking, VolumeShrunk, VolumeState, VolumeUsage,
+    VolumeUsagePart,
 };
 
 use serde::{Deserialize, Serialize};

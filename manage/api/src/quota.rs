@@ -13,6 +13,8 @@ pub enum QuotaKind {
     User,
     /// Files of a group.
     Group,
+    /// Files of an owner without a number, by its security identifier.
+    Owner,
 }
 
 /// How far a quota counts what it is for.
@@ -33,7 +35,7 @@ pub struct VolumeQuota {
     /// Whom it is for.
     pub kind: QuotaKind,
     /// The directory, from the volume's root on; or the name of the user or group, its number where the server knows
-    /// no name.
+    /// no name; or the security identifier of the owner.
     pub name: String,
     /// The number of the user or group.
     pub id: Option<u32>,
@@ -55,7 +57,7 @@ pub struct VolumeQuota {
     pub refused: u64,
 }
 
-/// Sets a quota: for a directory tree, a user or a group, one of them. What is left out is not limited.
+/// Sets a quota: for a directory tree, a user, a group or an owner, one of them. What is left out is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetVolumeQuota {
@@ -68,6 +70,9 @@ pub struct SetVolumeQuota {
     /// The group, by name as the server knows it, or by number.
     #[serde(default)]
     pub group: Option<String>,
+    /// The security identifier of the owner, as `S-1-5-21-1-2-3-1000`. One that stands for a user is that user.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// Bytes that may be taken; what goes beyond is refused.
     #[serde(default)]
     pub hard_bytes: Option<u64>,

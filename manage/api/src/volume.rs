@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::event::Severity;
+use crate::integrity::VolumeChecksums;
 use crate::job::{Job, JobState, SetPace};
 use crate::schema::{self, ConditionSchema};
 use crate::space::CreateSpace;
@@ -38,6 +39,27 @@ pub enum VolumeState {
     Unreadable,
 }
 
+/// What `chmod` does to a file that has a security descriptor of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModeChange {
+    /// It limits what the descriptor grants (RFC 8881 6.4.1).
+    Mask,
+    /// It takes the descriptor away: the mode is all that is left.
+    Discard,
+    /// It is refused.
+    Refuse,
+}
+
+/// Changes properties of a volume; what is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetVolume {
+    /// What `chmod` does to files that have a security descriptor of their own.
+    #[serde(default)]
+    pub mode_change: Option<ModeChange>,
+}
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -51,6 +73,8 @@ pub struct Volume {
     pub owns_space: bool,
     /// Whether names that differ in case only are different ones to every client; none where that is not known.
     pub case_sensitive: Option<bool>,
+    /// What `chmod` does to files that have a security descriptor of their own; none while it is not open.
+    pub mode_change: Option<ModeChange>,
     /// Whether its files can be used, or why not.
     pub state: VolumeState,
     /// Where it is mounted, or is to be.
@@ -75,6 +99,8 @@ pub struct Volume {
     pub snapshots: Option<u32>,
     /// Bytes that only snapshots keep.
     pub snapshot_bytes: Option<u64>,
+    /// Blocks with checksums of their own that were read since it was opened.
+    pub checksums: Option<VolumeChecksums>,
 }
 
 /// Makes a volume, on a new space or one that is there.

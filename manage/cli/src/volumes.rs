@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, DamagedBlock, GrowVolume, MountVolume, SetVolumeQuota, ShrinkVolume, Volume,
+    AdoptVolume, CreateVolume, DamagedBlock, GrowVolume, MountVolume, SetVolume, SetVolumeQuota, ShrinkVolume, Volume,
     VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
@@ -78,6 +78,11 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             };
             jobs::told(client, json, (&answer, answer.changed, job), start.wait).await
         }
+        VolumeCommand::Set { volume, mode_change } => {
+            let request = SetVolume { mode_change: mode_change.map(Into::into) };
+            let answer: VolumeChanged = client.patch(&volume_path(&volume), &request).await?;
+            tell(json, &answer, answer.changed, format!("volume {volume} is set"))
+        }
         VolumeCommand::Adopt { volume, on } => {
             let request = AdoptVolume { on: on.to_string() };
             let answer: VolumeChanged = client.post(&format!("{}/adopt", volume_path(&volume)), &request).await?;
@@ -126,17 +131,19 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
 
 /// Whose quota it is, as a query.
 fn whose(subject: &QuotaSubject) -> String {
-    let parts = [("path", &subject.path), ("user", &subject.user), ("group", &subject.group)];
+    let parts =
+        [("path", &subject.path), ("user", &subject.user), ("group", &subject.group), ("owner", &subject.owner)];
     let given = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_deref()?))));
     given.collect::<Vec<_>>().join("&")
 }
 
 /// Whose quota it is, in words.
 fn subject_words(subject: &QuotaSubject) -> String {
-    harmless(&match (&subject.path, &subject.user, &subject.group) {
+    harmless(&match (&subject.path, &subject.user, &subject.group, &subject.owner) {
         (Some(path), ..) => format!("directory tree {path}"),
-        (_, Some(user), _) => format!("user {user}"),
-        (.., group) => format!("group {}", group.as_deref().unwrap_or_default()),
+        (_, Some(user), ..) => format!("user {user}"),
+        (.., Some(owner)) => format!("owner {owner}"),
+        (.., group, None) => format!("group {}", group.as_deref().unwrap_or_default()),
     })
 }
 
@@ -154,6 +161,7 @@ async fn quota_command(client: &Client, json: bool, command: QuotaCommand) -> Re
                 path: subject.path,
                 user: subject.user,
                 group: subject.group,
+                owner: subject.owner,
                 hard_bytes: size.map(ByteSize::bytes),
                 soft_bytes: soft_size.map(ByteSize::bytes),
                 hard_files: files,

@@ -17,6 +17,7 @@ mod integrity;
 mod journal;
 mod known;
 mod mounts;
+mod properties;
 mod quotas;
 mod rescue;
 mod revert;

@@ -64,7 +64,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(spaces::map))
         .routes(routes!(spaces::verify))
         .routes(routes!(volumes::list, volumes::create))
-        .routes(routes!(volumes::show, volumes::destroy))
+        .routes(routes!(volumes::show, volumes::set, volumes::destroy))
         .routes(routes!(volumes::mount, volumes::unmount))
         .routes(routes!(volumes::grow))
         .routes(routes!(volumes::shrink))

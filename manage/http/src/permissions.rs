@@ -102,6 +102,7 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_create", OPERATOR, Changes),
     ("volume_show", VIEWER, Reads),
     ("volume_destroy", ADMINISTRATOR, Changes),
+    ("volume_set", ADMINISTRATOR, Changes),
     ("volume_mount", ADMINISTRATOR, Changes),
     ("volume_unmount", ADMINISTRATOR, Changes),
     ("volume_adopt", OPERATOR, Changes),

@@ -50,6 +50,29 @@ fn a_descriptor_says_who_may_and_why_and_outlives_kills_and_restores() {
     let shown = daemon.please(&["volume", "acl", "get", "tank/files/project/plan"]);
     assert!(shown.contains("1. deny") && shown.contains("2. allow  Everyone"), "{shown}");
 
+    // What chmod does to it.
+    let chmod = || std::fs::set_permissions(format!("{project}/plan"), Permissions::from_mode(0o600));
+    assert_eq!(daemon.json(&["volume", "set", "tank/files", "--mode-change", "refuse"])["changed"], true);
+    assert_eq!(daemon.json(&["volume", "set", "tank/files", "--mode-change", "refuse"])["changed"], false);
+    chmod().expect_err("refused");
+    let own = |daemon: &Daemon| daemon.json(&["volume", "acl", "get", "tank/files/project/plan"])["own"].clone();
+    assert_eq!(own(&daemon), true);
+    daemon.please(&["volume", "set", "tank/files", "--mode-change", "discard"]);
+    chmod().expect("taken away");
+    assert_eq!(own(&daemon), false);
+    daemon.please(&["volume", "acl", "set", "tank/files/project/plan", "--sddl", text]);
+    daemon.please(&["volume", "set", "tank/files", "--mode-change", "mask"]);
+
+    // Its owner need not be a user.
+    let sid = "S-1-5-21-1-2-3-1000";
+    std::fs::write(format!("{project}/theirs"), vec![1; 1 << 20]).expect("written");
+    daemon.please(&["volume", "acl", "set", "tank/files/project/theirs", "--sddl", &format!("O:{sid}")]);
+    daemon.please(&["volume", "quota", "set", "tank/files", "--owner", sid, "--size", "8MiB"]);
+    let listed = daemon.json(&["volume", "quota", "list", "tank/files"]);
+    assert_eq!((&listed[0]["kind"], &listed[0]["name"]), (&"owner".into(), &sid.into()), "{listed}");
+    assert!(listed[0]["used_bytes"].as_u64() >= Some(1 << 20) && listed[0]["used_files"] == 1, "{listed}");
+    daemon.please(&["volume", "quota", "remove", "tank/files", "--owner", sid]);
+
     // Handed on, after it was set, and to new files.
     daemon.please(&["snapshot", "create", "tank/files@before"]);
     let text = "D:(A;OICI;FA;;;WD)(A;OICI;FR;;;S-1-22-2-77)";

@@ -89,6 +89,8 @@ const FORMS: &[&str] = &[
     "volume quota remove POOL/VOLUME --path /DIR",
     "volume quota remove POOL/VOLUME --user NAME",
     "volume quota remove POOL/VOLUME --group 100",
+    "volume set POOL/VOLUME --mode-change refuse",
+    "volume quota set POOL/VOLUME --owner S-1-5-21-1-2-3-1000 --size 1GiB",
     "volume integrity get POOL/VOLUME/DIR/FILE",
     "volume integrity set /MOUNTED/DIR strict --below --wait",
     "volume scrub POOL/VOLUME --wait --priority low",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum, ValueHint};
-use holdfast_api::IntegrityMode;
+use holdfast_api::{IntegrityMode, ModeChange};
 use holdfast_model::{ByteSize, SpacePath};
 
 use super::{LayoutWord, ShapeOptions, StartOptions};
@@ -21,6 +21,9 @@ pub struct QuotaSubject {
     /// The files of a group, by name as the server knows it or by number
     #[arg(long)]
     pub group: Option<String>,
+    /// The files of an owner without a number, by its security identifier, as S-1-5-21-1-2-3-1000
+    #[arg(long, value_name = "SID")]
+    pub owner: Option<String>,
 }
 
 /// What to do with quotas.
@@ -115,6 +118,27 @@ impl From<Mode> for IntegrityMode {
     }
 }
 
+/// What chmod does to a file that has a security descriptor of its own.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OnModeChange {
+    /// Limit what the descriptor grants
+    Mask,
+    /// Take the descriptor away
+    Discard,
+    /// Fail
+    Refuse,
+}
+
+impl From<OnModeChange> for ModeChange {
+    fn from(change: OnModeChange) -> Self {
+        match change {
+            OnModeChange::Mask => Self::Mask,
+            OnModeChange::Discard => Self::Discard,
+            OnModeChange::Refuse => Self::Refuse,
+        }
+    }
+}
+
 /// What to do with checksums of files.
 #[derive(Debug, Subcommand)]
 pub enum IntegrityCommand {
@@ -203,6 +227,15 @@ pub enum VolumeCommand {
     Show {
         /// POOL/VOLUME
         volume: SpacePath,
+    },
+    /// Change properties of a volume while it is in use
+    #[command(group = clap::ArgGroup::new("property").required(true).multiple(true).args(["mode_change"]))]
+    Set {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// What chmod does to files that have a security descriptor of their own
+        #[arg(long, value_enum, value_name = "WHAT")]
+        mode_change: Option<OnModeChange>,
     },
     /// Mount a volume on a directory of the server, now and at every start
     Mount {

@@ -1,6 +1,8 @@
 //! Volumes.
 
-use holdfast_api::{Condition, QuotaState, Volume, VolumeFinding, VolumeQuota, VolumeState, VolumeUsage, word};
+use holdfast_api::{
+    Condition, ModeChange, QuotaState, Volume, VolumeFinding, VolumeQuota, VolumeState, VolumeUsage, word,
+};
 use holdfast_model::counted;
 
 use super::{Shown, facts, percent, size, table, with_conditions};
@@ -63,6 +65,15 @@ impl Shown for Vec<Volume> {
     }
 }
 
+/// What `chmod` does to a file with a security descriptor of its own.
+fn chmod(change: ModeChange) -> &'static str {
+    match change {
+        ModeChange::Mask => "limits what a descriptor grants",
+        ModeChange::Discard => "takes a descriptor away",
+        ModeChange::Refuse => "is refused where there is a descriptor",
+    }
+}
+
 impl Shown for Volume {
     fn text(&self) -> String {
         let some = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), size);
@@ -80,6 +91,7 @@ impl Shown for Volume {
             ("free", some(self.free_bytes)),
             ("files", self.files.map_or_else(|| "-".into(), |files| files.to_string())),
             ("case of names", case.into()),
+            ("chmod", self.mode_change.map_or("-", chmod).into()),
             ("mounted on", mount(self)),
             ("served", transport(self).into()),
         ];

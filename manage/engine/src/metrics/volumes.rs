@@ -14,6 +14,12 @@ impl Engine {
         let mut mounted = gauge("holdfast_volume_mounted", "1 while it is mounted.");
         let mut snapshots = gauge("holdfast_volume_snapshots", "Snapshots that it has.");
         let mut kept = gauge("holdfast_volume_snapshot_bytes", "Bytes that only snapshots keep.");
+        let mut blocks = Family::new(
+            "holdfast_volume_checked_blocks_total",
+            Kind::Counter,
+            "Blocks of strict files that were read since the volume was opened, and what came of those that were wrong.",
+            &["volume", "outcome"],
+        );
         for volume in self.volumes() {
             let label = [volume.name.as_str()];
             let known = [
@@ -25,6 +31,10 @@ impl Engine {
                 (&mut kept, volume.snapshot_bytes),
             ];
             known.into_iter().for_each(|(family, value)| value.into_iter().for_each(|value| family.add(&label, value)));
+            for counts in &volume.checksums {
+                let outcomes = [("checked", counts.checked), ("healed", counts.healed), ("lost", counts.lost)];
+                outcomes.into_iter().for_each(|(outcome, count)| blocks.add(&[&volume.name, outcome], count));
+            }
             mounted.add(&label, volume.mount.is_some_and(|mount| mount.mounted).into());
         }
         let mut operations = Family::new(
@@ -66,7 +76,7 @@ impl Engine {
             errors.add(&[name], traffic.stats.errors);
         }
         let quotas = [quota_bytes, quota_limit, quota_files, quota_most, refused];
-        let shown = [size, free, files, findings, snapshots, kept, mounted, operations, bytes, errors];
+        let shown = [size, free, files, findings, snapshots, kept, blocks, mounted, operations, bytes, errors];
         shown.into_iter().chain(quotas).collect()
     }
 }

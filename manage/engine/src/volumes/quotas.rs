@@ -11,6 +11,7 @@ use std::sync::Arc;
 use holdfast_api::{
     ApiError, Code, JobKind, QuotaKind, QuotaState, SetPace, SetVolumeQuota, VolumeQuota, VolumeQuotaChanged,
 };
+use holdfast_identity::Sid;
 use holdfast_volume::service::{FileId, FileKind};
 use holdfast_volume::{ErrorKind, Limits, Quota, Subject, Volume, VolumeError};
 
@@ -71,28 +72,32 @@ impl Asked {
     }
 }
 
-/// Whom a request names: one of the three.
-async fn about(object: &str, request: &SetVolumeQuota) -> ApiResult<Whom> {
+/// Whom a request names: one of the four.
+async fn about(object: &str, volume: &Volume, request: &SetVolumeQuota) -> ApiResult<Whom> {
     let refuse = |message: String, field| {
-        let next = "name one directory, user or group";
+        let next = "name one directory, user, group or owner";
         Err(ApiError::invalid(object, message, next).at(field))
     };
-    match (&request.path, &request.user, &request.group) {
-        (Some(path), None, None) if !path.starts_with('/') => {
+    match (&request.path, &request.user, &request.group, &request.owner) {
+        (Some(path), None, None, None) if !path.starts_with('/') => {
             let next = "write the path from the volume's root on, as /projects; / is the root itself";
             let message = format!("path {path:?} does not begin at the volume's root");
             Err(ApiError::invalid(object, message, next).at("path"))
         }
-        (Some(path), None, None) => Ok(Whom::Path(path.clone())),
-        (None, Some(user), None) => match names::number(names::USERS, user).await {
+        (Some(path), None, None, None) => Ok(Whom::Path(path.clone())),
+        (None, Some(user), None, None) => match names::number(names::USERS, user).await {
             Some(number) => Ok(Whom::Subject(Subject::User(number))),
             None => refuse(format!("the server knows no user {user:?}: give the number"), "user"),
         },
-        (None, None, Some(group)) => match names::number(names::GROUPS, group).await {
+        (None, None, Some(group), None) => match names::number(names::GROUPS, group).await {
             Some(number) => Ok(Whom::Subject(Subject::Group(number))),
             None => refuse(format!("the server knows no group {group:?}: give the number"), "group"),
         },
-        _ => refuse("a quota is for a directory, a user or a group".into(), "path"),
+        (None, None, None, Some(owner)) => match owner.parse::<Sid>() {
+            Ok(sid) => Ok(Whom::Subject(volume.subject_of(&sid))),
+            Err(error) => refuse(format!("{owner:?} is no security identifier: {error}"), "owner"),
+        },
+        _ => refuse("a quota is for a directory, a user, a group or an owner".into(), "path"),
     }
 }
 
@@ -109,7 +114,12 @@ fn shown(quota: &Quota, name: String) -> VolumeQuota {
     let limits = quota.limits.unwrap_or_default();
     let owner = number_of(quota.subject);
     VolumeQuota {
-        kind: owner.map_or(QuotaKind::Tree, |(kind, _)| kind),
+        kind: match quota.subject {
+            Subject::Tree(_) => QuotaKind::Tree,
+            Subject::User(_) => QuotaKind::User,
+            Subject::Group(_) => QuotaKind::Group,
+            Subject::Sid(_) => QuotaKind::Owner,
+        },
         name,
         id: owner.map(|(_, number)| number),
         hard_bytes: limits.hard_bytes,
@@ -251,7 +261,7 @@ impl Engine {
     async fn asked(&self, path: &str, request: &SetVolumeQuota) -> ApiResult<Asked> {
         let (open, name, object) = self.volume_at(path)?;
         let (known, volume) = open.open_volume_named(&name, &object)?;
-        let about = match about(&object, request).await? {
+        let about = match about(&object, &volume, request).await? {
             Whom::Subject(subject) => About::Subject(subject),
             Whom::Path(below) => {
                 let (looking, asked) = (volume.clone(), below.clone());
@@ -291,17 +301,16 @@ impl Engine {
 fn is_told(quota: &Quota, all: bool) -> bool {
     match quota.subject {
         Subject::Tree(_) => quota.limits.is_some() && quota.directory.is_some(),
-        // Answers have no kind for those who have no number.
-        Subject::Sid(_) => false,
         _ => quota.limits.is_some() || all,
     }
 }
 
 /// Whether a quota as it is shown is that of a subject, whose path is `label` where it is a directory tree.
 fn is_for(shown: &VolumeQuota, subject: Subject, label: &str) -> bool {
-    match number_of(subject) {
-        Some((kind, number)) => (shown.kind, shown.id) == (kind, Some(number)),
-        None => shown.kind == QuotaKind::Tree && shown.name == label,
+    match (number_of(subject), subject) {
+        (Some((kind, number)), _) => (shown.kind, shown.id) == (kind, Some(number)),
+        (None, Subject::Sid(sid)) => shown.kind == QuotaKind::Owner && shown.name == sid.to_string(),
+        (None, _) => shown.kind == QuotaKind::Tree && shown.name == label,
     }
 }
 

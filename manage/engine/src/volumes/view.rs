@@ -6,10 +6,15 @@
 
 use std::borrow::Cow;
 
-use holdfast_api::{Condition, Space as SpaceView, Volume as VolumeView, VolumeMount, VolumeShrinking, VolumeState};
+use holdfast_api::{
+    Condition, Space as SpaceView, Volume as VolumeView, VolumeChecksums, VolumeMount, VolumeShrinking, VolumeState,
+};
 use holdfast_model::{ByteSize, Health, PoolState, Reason, counted};
 
+use holdfast_volume::ChecksumCounts;
+
 use super::known::Stage;
+use super::properties::mode_change;
 use super::{Findings, LiveVolume, quotas, snapshots};
 use crate::engine::{Engine, OpenPool};
 
@@ -28,6 +33,11 @@ fn findings(name: &str, found: &Findings) -> Condition {
     let how = if found.offline > 0 { "takes it away and repairs all" } else { "repairs in use" };
     let next = format!("'holdfast volume findings {name}' lists them; 'holdfast volume spotfix {name}{offline}' {how}");
     Condition::new(cause, next)
+}
+
+fn checksums(counts: ChecksumCounts) -> VolumeChecksums {
+    let ChecksumCounts { checked, wrong, healed, lost } = counts;
+    VolumeChecksums { checked, wrong, healed, lost }
 }
 
 /// How much a condition that a volume has of itself matters.
@@ -95,6 +105,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
         ),
         owns_space: known.owns_space,
         case_sensitive: (known.stage != Stage::Unreadable).then_some(known.case_sensitive),
+        mode_change: volume.map(|volume| mode_change(volume.mode_change())),
         state: known.state(volume.is_some()),
         mount: known.mount.clone().map(|mount| VolumeMount {
             directory: mount.directory,
@@ -110,6 +121,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
         shrink,
         snapshots: volume.map(|volume| volume.snapshots().len() as u32),
         snapshot_bytes: volume.map(|volume| volume.kept_bytes()),
+        checksums: volume.map(|volume| checksums(volume.checksum_counts())),
     };
     shown.health = shown.conditions.iter().map(|told| own_health(&shown, told)).fold(shown.health, Health::max);
     shown

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, SetVolumeQuota,
-    ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan,
-    VolumeShrunk, VolumeUsage,
+    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, SetVolume,
+    SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged,
+    VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -275,7 +275,7 @@ pub(crate) struct AllQuotas {
 /// Lists the quotas of a volume, with what is taken of them.
 #[utoipa::path(get, path = "/volumes/{pool}/{volume}/quotas", tag = "volumes", operation_id = "volume_quota_list",
     params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), AllQuotas),
-    responses((status = 200, body = [VolumeQuota], description = "The quotas: of directory trees, users, groups."),
+    responses((status = 200, body = [VolumeQuota], description = "The quotas: of directory trees, users, groups, owners."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn quotas(
     engine: OnEngine,
@@ -298,6 +298,19 @@ pub(crate) async fn set_quota(
     Ok(Json(engine.set_volume_quota(format!("{pool}/{volume}"), request).await?))
 }
 
+/// Changes properties of a volume while it is in use.
+#[utoipa::path(patch, path = "/volumes/{pool}/{volume}", tag = "volumes", operation_id = "volume_set", request_body = SetVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<SetVolume>,
+) -> Answered<Json<VolumeChanged>> {
+    Ok(Json(engine.set_volume(format!("{pool}/{volume}"), request).await?))
+}
+
 /// Whose quota is removed: one of them.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -308,6 +321,8 @@ pub(crate) struct Whose {
     user: Option<String>,
     /// The group, by name or number.
     group: Option<String>,
+    /// The security identifier of the owner.
+    owner: Option<String>,
 }
 
 /// Removes a quota of a volume. A job has the files of a directory tree count for it no more.
@@ -318,8 +333,8 @@ pub(crate) struct Whose {
 pub(crate) async fn remove_quota(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
-    InQuery(Whose { path, user, group }): InQuery<Whose>,
+    InQuery(Whose { path, user, group, owner }): InQuery<Whose>,
 ) -> Answered<Json<VolumeQuotaChanged>> {
-    let request = SetVolumeQuota { path, user, group, ..SetVolumeQuota::default() };
+    let request = SetVolumeQuota { path, user, group, owner, ..SetVolumeQuota::default() };
     Ok(Json(engine.remove_volume_quota(format!("{pool}/{volume}"), request).await?))
 }

@@ -228,6 +228,7 @@ export const volume = {
       option('--path', to.path),
       option('--user', to.user),
       option('--group', to.group),
+      option('--owner', to.owner),
       size('--size', to.hard_bytes),
       option('--files', to.hard_files),
       size('--soft-size', to.soft_bytes),

@@ -14,7 +14,7 @@ export interface QuotaForm {
   softFiles: string;
 }
 
-export const kindWords: Record<QuotaKind, string> = { tree: 'Directory', user: 'User', group: 'Group' };
+export const kindWords: Record<QuotaKind, string> = { tree: 'Directory', user: 'User', group: 'Group', owner: 'Owner' };
 
 /** What stands in the fields: of a quota that is there, or of none. */
 export function quotaForm(quota: VolumeQuota | null): QuotaForm {
@@ -35,8 +35,8 @@ function files(text: string): number | null {
 }
 
 /** Whose quota it is, as requests name it. */
-export function whose(kind: QuotaKind, name: string): { path?: string; user?: string; group?: string } {
-  return kind === 'tree' ? { path: name } : kind === 'user' ? { user: name } : { group: name };
+export function whose(kind: QuotaKind, name: string): Pick<SetVolumeQuota, 'path' | 'user' | 'group' | 'owner'> {
+  return kind === 'tree' ? { path: name } : { [kind]: name };
 }
 
 /** What the fields ask for. */
