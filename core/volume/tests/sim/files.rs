@@ -29,7 +29,7 @@ use crate::strict;
 
 /// What the operations of a history are. Each has those of the one before, so that its own seeds stay what they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+pub enum Sort {
     Plain,
     Clones,
     Strict,
@@ -612,11 +612,13 @@ async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
     Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
 }
 
-fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
+/// A history of a seed.
+pub fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
     run_followed(seed, delayed_bytes, sort, None);
 }
 
-fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
+/// The same while somebody follows the journal.
+pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
     let world = World::new(seed, delayed_bytes);
     world.format();
     let (device, settings) = (world.disk.clone(), world.settings);
@@ -691,53 +693,4 @@ fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc
         let _ = ended;
         world.sim.restart();
     }
-}
-
-#[test]
-fn what_a_crash_leaves_of_files_is_what_operations_left() {
-    // Some with hardly any memory for data that waits, and some without.
-    holdfast_harness::over_seeds(700, |seed| {
-        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Plain)
-    });
-}
-
-#[test]
-fn files_that_share_blocks_stay_apart() {
-    holdfast_harness::over_seeds(700, |seed| {
-        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Clones)
-    });
-}
-
-#[test]
-fn what_strict_files_hold_is_as_their_checksums_say() {
-    holdfast_harness::over_seeds(450, |seed| {
-        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Strict)
-    });
-}
-
-#[test]
-fn whoever_follows_the_journal_has_all_changes_over_crashes() {
-    holdfast_harness::over_seeds(450, |seed| {
-        let follower = Rc::new(RefCell::new(Follower::default()));
-        let delayed = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
-        let sort = [Sort::Plain, Sort::Clones, Sort::Strict][(seed / 4 % 3) as usize];
-        run_followed(seed, delayed, sort, Some(follower));
-    });
-}
-
-#[test]
-fn seeds_that_found_something_stay_good() {
-    // Room that was freed and given out again between an older root and the newest one, which was lost.
-    [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0, Sort::Plain));
-    // A file without a name that is open while what lies above the new end is moved.
-    run(3_500_019, 0, Sort::Plain);
-    // Refused writes that had changed a part of what they were to write over, and one that a crash cut in two.
-    run(20_561, 40 << 10, Sort::Plain);
-    run(30_788, 64 << 20, Sort::Plain);
-    run(40_549, 40 << 10, Sort::Plain);
-    run(50_241, 40 << 10, Sort::Plain);
-    // A directory that inherits just what its mode says.
-    run(651_344, 64 << 20, Sort::Plain);
-    // A zone of data that was given out of while it became one of nodes.
-    run_followed(774, 200 << 10, Sort::Plain, Some(Rc::default()));
 }

@@ -8,6 +8,7 @@ mod damage;
 mod descriptors;
 mod files;
 mod full;
+mod histories;
 mod hostile;
 mod journal;
 mod model;

@@ -31,7 +31,7 @@ impl Engine {
                 (&mut kept, volume.snapshot_bytes),
             ];
             known.into_iter().for_each(|(family, value)| value.into_iter().for_each(|value| family.add(&label, value)));
-            for counts in &volume.checksums {
+            if let Some(counts) = &volume.checksums {
                 let outcomes = [("checked", counts.checked), ("healed", counts.healed), ("lost", counts.lost)];
                 outcomes.into_iter().for_each(|(outcome, count)| blocks.add(&[&volume.name, outcome], count));
             }
