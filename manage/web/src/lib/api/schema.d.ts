@@ -1125,7 +1125,8 @@ export interface paths {
         delete: operations["volume_destroy"];
         options?: never;
         head?: never;
-        patch?: never;
+        /** Changes properties of a volume while it is in use. */
+        patch: operations["volume_set"];
         trace?: never;
     };
     "/api/v1/volumes/{pool}/{volume}/acl": {
@@ -1180,6 +1181,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/damage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists blocks of strict files that are right in no copy, the first 256 of them. */
+        get: operations["volume_damage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/findings": {
         parameters: {
             query?: never;
@@ -1208,6 +1226,63 @@ export interface paths {
         put?: never;
         /** Makes a volume larger while it is in use, with the space that was made for it. */
         post: operations["volume_grow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/integrity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what a file of a volume keeps to prove its data. */
+        get: operations["volume_integrity_show"];
+        /**
+         * Has a file of a volume keep checksums of its data, or none, or a directory hand that on to new files. A job does it for a
+         *     file, and for what is below a directory, if that is asked for.
+         */
+        put: operations["volume_integrity_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/journal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the change journal of a volume. */
+        get: operations["volume_journal_show"];
+        /** Switches the change journal of a volume on, or gives the one that there is another size. */
+        put: operations["volume_journal_set"];
+        post?: never;
+        /** Switches the change journal of a volume off. Its records are gone. */
+        delete: operations["volume_journal_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/journal/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reads records of the change journal of a volume. What is answered is durable. */
+        get: operations["volume_journal_read"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1282,6 +1357,26 @@ export interface paths {
         put?: never;
         /** Reads all metadata of a volume while it is in use, and keeps what does not agree. Answers with the job that does it. */
         post: operations["volume_scan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/scrub": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reads all data of a volume that has checksums of its own, in every copy, and mends what can be mended, while the volume
+         *     is in use. Answers with the job that does it.
+         */
+        post: operations["volume_scrub"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1733,7 +1828,7 @@ export interface components {
             /** @description What its owner should do. */
             next_action: string;
             /** @enum {string|null} */
-            reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | "unwritten" | null;
+            reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | "unwritten" | "lost-data" | null;
         };
         /** @description A client that is connected to an export. */
         Connection: {
@@ -2045,6 +2140,21 @@ export interface components {
             state_dir: string;
             /** @description Its version. */
             version: string;
+        };
+        /** @description A block of a file that has a checksum of its own, and is right in no copy. */
+        DamagedBlock: {
+            /**
+             * Format: int64
+             * @description The number of the file, which `ls -i` shows and `find -inum` finds.
+             */
+            file: number;
+            /**
+             * Format: int64
+             * @description Where it is in the file, in bytes.
+             */
+            offset: number;
+            /** @description Whether only a snapshot has the block. */
+            snapshot: boolean;
         };
         /** @description A disk. */
         Disk: {
@@ -2488,6 +2598,23 @@ export interface components {
             changed: boolean;
             job?: components["schemas"]["Job"] | null;
         };
+        /** @description What a file or directory of a volume keeps to prove its data. */
+        FileIntegrity: {
+            /** @description Whether it is a directory, whose new files and directories begin with its mode. */
+            directory: boolean;
+            /** @description What it keeps. */
+            mode: components["schemas"]["IntegrityMode"];
+            /** @description The file, from the volume's root on. */
+            path: string;
+        };
+        /** @description The answer to a change of what a file keeps. */
+        FileIntegrityChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description What it keeps now, or did when the job began. */
+            integrity: components["schemas"]["FileIntegrity"];
+            job?: components["schemas"]["Job"] | null;
+        };
         /** @description Makes a space larger. */
         GrowSpace: {
             /**
@@ -2567,6 +2694,11 @@ export interface components {
             /** @description Name or id of the pool; all that are found if left out. */
             pool?: string | null;
         };
+        /**
+         * @description What a file keeps to prove its data.
+         * @enum {string}
+         */
+        IntegrityMode: "pass-through" | "strict" | "none";
         /** @description A job. */
         Job: {
             /**
@@ -2631,7 +2763,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore" | "inherit";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore" | "inherit" | "integrity" | "scrub-files";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -2652,6 +2784,66 @@ export interface components {
          * @enum {string}
          */
         JobState: "queued" | "running" | "paused" | "done" | "failed" | "cancelled";
+        /** @description Records of a journal. */
+        JournalEntries: {
+            /** @description Those from the position on that was asked for, in order. */
+            entries: components["schemas"]["JournalEntry"][];
+            /**
+             * @description Records between what was asked for and what is answered are gone, or the journal is another one: look at all files
+             *     once, and go on from `next`.
+             */
+            gap: boolean;
+            /**
+             * Format: int64
+             * @description The journal.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description The position from which to go on; where it ends if that is the one that was asked for.
+             */
+            next: number;
+        };
+        /** @description A record of a journal. */
+        JournalEntry: {
+            /** @description Where that directory lies now, from the volume's root on; none if it is no more. */
+            directory?: string | null;
+            /**
+             * Format: int64
+             * @description The number of the file, which it keeps while it lives.
+             */
+            file: number;
+            /**
+             * Format: int32
+             * @description The generation of that number: another one is another file.
+             */
+            generation: number;
+            /** @description Whether it is a directory. */
+            is_directory: boolean;
+            /** @description The name that the record is about. */
+            name: string;
+            /** @description Those for which this record was written. */
+            new: components["schemas"]["JournalReason"][];
+            /**
+             * Format: int64
+             * @description The number of the directory of the name.
+             */
+            parent: number;
+            /** @description All reasons since the file was opened. */
+            reasons: components["schemas"]["JournalReason"][];
+            /** @description When, RFC 3339 in UTC. */
+            time: string;
+            /**
+             * Format: int64
+             * @description Its position.
+             */
+            usn: number;
+        };
+        /**
+         * @description Why a record was written.
+         * @enum {string}
+         */
+        JournalReason: "data-overwrite" | "data-extend" | "data-truncation" | "named-data-overwrite" | "named-data-extend" | "named-data-truncation" | "file-create" | "file-delete" | "ea-change" | "security-change" | "rename-old-name" | "rename-new-name" | "basic-info-change" | "hard-link-change" | "reparse-point-change" | "stream-change" | "integrity-change" | "close";
         /**
          * @description What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ,
          *     with those of dual parity, so that the two can be compared.
@@ -2806,6 +2998,11 @@ export interface components {
             /** @description What is wrong, or else does not agree with the others: `data`, `P`, `Q`, a copy, or a copy of the journal. */
             piece: string;
         };
+        /**
+         * @description What `chmod` does to a file that has a security descriptor of its own.
+         * @enum {string}
+         */
+        ModeChange: "mask" | "discard" | "refuse";
         /** @description Mounts a volume on the server. */
         MountVolume: {
             /** @description The directory, which must be there. The volume is mounted on it again whenever it is opened. */
@@ -3218,7 +3415,7 @@ export interface components {
          * @description Whom a quota is for.
          * @enum {string}
          */
-        QuotaKind: "tree" | "user" | "group";
+        QuotaKind: "tree" | "user" | "group" | "owner";
         /**
          * @description How far a quota counts what it is for.
          * @enum {string}
@@ -3565,6 +3762,21 @@ export interface components {
              */
             sddl: string;
         };
+        /** @description Has a file or directory keep something else. */
+        SetFileIntegrity: {
+            /** @description Of a directory, also have what is below keep it, as a job. */
+            below?: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            /** @description What it is to keep. */
+            mode: components["schemas"]["IntegrityMode"];
+            /** @description The file, from the volume's root on. */
+            path: string;
+            priority?: components["schemas"]["JobPriority"] | null;
+        };
         /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
         SetMail: {
             /** @description The authority that the server's certificate is checked against, as PEM; empty for those of the system. */
@@ -3743,7 +3955,20 @@ export interface components {
             /** @description True while there is no account. */
             needed: boolean;
         };
-        /** @description Sets a quota: for a directory tree, a user or a group, one of them. What is left out is not limited. */
+        /** @description Changes properties of a volume; what is left out stays as it is. */
+        SetVolume: {
+            mode_change?: components["schemas"]["ModeChange"] | null;
+        };
+        /** @description Switches the journal on, or gives the one that there is another size. */
+        SetVolumeJournal: {
+            /**
+             * Format: int64
+             * @description Bytes of records that are kept at least: 64 KiB to 4 GiB, and no more than an eighth of the volume. Left out: as
+             *     it is, or 64 MiB where a volume is large enough for that.
+             */
+            max_bytes?: number | null;
+        };
+        /** @description Sets a quota: for a directory tree, a user, a group or an owner, one of them. What is left out is not limited. */
         SetVolumeQuota: {
             /** @description The group, by name as the server knows it, or by number. */
             group?: string | null;
@@ -3757,6 +3982,8 @@ export interface components {
              * @description Files and directories that there may be; what goes beyond is refused.
              */
             hard_files?: number | null;
+            /** @description The security identifier of the owner, as `S-1-5-21-1-2-3-1000`. One that stands for a user is that user. */
+            owner?: string | null;
             /** @description The directory, from the volume's root on. */
             path?: string | null;
             /**
@@ -4366,6 +4593,7 @@ export interface components {
         Volume: {
             /** @description Whether names that differ in case only are different ones to every client; none where that is not known. */
             case_sensitive?: boolean | null;
+            checksums?: components["schemas"]["VolumeChecksums"] | null;
             /** @description Why it is not healthy. */
             conditions: components["schemas"]["Condition"][];
             /**
@@ -4390,6 +4618,7 @@ export interface components {
              * @description Its id.
              */
             id: string;
+            mode_change?: components["schemas"]["ModeChange"] | null;
             mount?: components["schemas"]["VolumeMount"] | null;
             /** @description `POOL/VOLUME`. */
             name: string;
@@ -4423,6 +4652,29 @@ export interface components {
             /** @description The volume as it is now. */
             volume: components["schemas"]["Volume"];
         };
+        /** @description Blocks with checksums of their own that were read since a volume was opened. A block counts each time that it is read. */
+        VolumeChecksums: {
+            /**
+             * Format: int64
+             * @description Blocks that were held against their checksums.
+             */
+            checked: number;
+            /**
+             * Format: int64
+             * @description Those that were written anew from another copy.
+             */
+            healed: number;
+            /**
+             * Format: int64
+             * @description Those that are right in no copy.
+             */
+            lost: number;
+            /**
+             * Format: int64
+             * @description Those that were not right in a copy.
+             */
+            wrong: number;
+        };
         /** @description Something that a scan of a volume found. */
         VolumeFinding: {
             /**
@@ -4441,6 +4693,35 @@ export interface components {
             severity: components["schemas"]["Severity"];
             /** @description What is wrong, and where. */
             text: string;
+        };
+        /** @description The change journal of a volume. */
+        VolumeJournal: {
+            /**
+             * Format: int64
+             * @description The first position that can be read.
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description Names it: a journal that is switched on anew has another, greater one.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Bytes of records that are kept at least, once there were so many.
+             */
+            max_bytes: number;
+            /**
+             * Format: int64
+             * @description Where the next record goes.
+             */
+            next: number;
+        };
+        /** @description The answer to a change of a journal. */
+        VolumeJournalChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            journal?: components["schemas"]["VolumeJournal"] | null;
         };
         /** @description Where a volume is mounted on the server, or is to be. */
         VolumeMount: {
@@ -4472,7 +4753,7 @@ export interface components {
             kind: components["schemas"]["QuotaKind"];
             /**
              * @description The directory, from the volume's root on; or the name of the user or group, its number where the server knows
-             *     no name.
+             *     no name; or the security identifier of the owner.
              */
             name: string;
             /**
@@ -9471,6 +9752,62 @@ export interface operations {
             };
         };
     };
+    volume_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetVolume"];
+            };
+        };
+        responses: {
+            /** @description The volume as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     volume_acl_show: {
         parameters: {
             query: {
@@ -9695,6 +10032,58 @@ export interface operations {
             };
         };
     };
+    volume_damage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The blocks. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DamagedBlock"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     volume_findings: {
         parameters: {
             query?: never;
@@ -9793,6 +10182,339 @@ export interface operations {
                 };
             };
             /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_integrity_show: {
+        parameters: {
+            query: {
+                /** @description The file, from the volume's root on. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it keeps. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileIntegrity"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_integrity_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetFileIntegrity"];
+            };
+        };
+        responses: {
+            /** @description What it keeps now, or the job that has it keep it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileIntegrityChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_journal_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The journal. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeJournal"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; not-found if there is none. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_journal_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetVolumeJournal"];
+            };
+        };
+        responses: {
+            /** @description The journal as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeJournalChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_journal_remove: {
+        parameters: {
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description There is none any more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeJournalChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_journal_read: {
+        parameters: {
+            query?: {
+                /** @description The position from which to read; the first one that there is if it is left out. */
+                from?: number;
+                /** @description The journal that was read before; the one that there is if it is left out. */
+                id?: number;
+                /** @description Records, at most; 1000 if left out, which is the most. */
+                most?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The records, and whether any before them are gone. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JournalEntries"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; not-found if there is no journal. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9931,7 +10653,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The quotas: of directory trees, users, groups. */
+            /** @description The quotas: of directory trees, users, groups, owners. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10030,6 +10752,8 @@ export interface operations {
             query?: {
                 /** @description The group, by name or number. */
                 group?: string;
+                /** @description The security identifier of the owner. */
+                owner?: string;
                 /** @description The directory, from the volume's root on. */
                 path?: string;
                 /** @description The user, by name or number. */
@@ -10155,6 +10879,71 @@ export interface operations {
         };
     };
     volume_scan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPace"];
+            };
+        };
+        responses: {
+            /** @description It already existed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description The job is queued. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_scrub: {
         parameters: {
             query?: never;
             header?: never;
