@@ -402,6 +402,8 @@ impl Volume {
             if there.entry.child == id {
                 return Ok(Removed::Nothing);
             }
+            // What was written to the file in place lasts no shorter than its new name.
+            view.follow_data();
             if mode == Rename::Exchange {
                 self.check_above(view, id, &record, to)?;
                 self.check_above(view, there.entry.child, &replaced, from)?;

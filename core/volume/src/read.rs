@@ -44,13 +44,13 @@ impl Volume {
             let state = held(&file.state);
             (state.size, state.is_inline)
         };
-        let mut data = Data::default();
         let len = size.saturating_sub(offset).min(len as u64);
         if len == 0 {
-            return Ok(data);
+            return Ok(Data::default());
         }
         if is_inline {
             let bytes = Box::pin(self.inline_bytes(file)).await?;
+            let mut data = Data::default();
             data.push(IoSlice::padded(&bytes), offset as usize, len as usize);
             return Ok(data);
         }
@@ -72,7 +72,7 @@ impl Volume {
             },
             _ => Box::pin(try_join_all(pieces.iter().filter_map(read))).await?.into(),
         };
-        let mut bufs = bufs.into_iter();
+        let (mut data, mut bufs) = (Data::default(), bufs.into_iter());
         for piece in &pieces {
             let start = piece.block * BLOCK_BYTES;
             let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK_BYTES));

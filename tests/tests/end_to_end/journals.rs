@@ -54,7 +54,7 @@ fn a_reader_sees_each_change_once_over_kills_and_is_told_of_gaps() {
     let two = entries(&told).iter().find(|entry| entry["name"] == "two").expect("told");
     assert_eq!((&two["directory"], &two["is_directory"]), (&"/sub".into(), &false.into()));
     let shown = daemon.please(&["volume", "journal", "read", "tank/files"]);
-    assert!(shown.contains("rename-new-name  /sub/two"), "{shown}");
+    assert!(shown.contains("rename-new-name, close  /sub/two"), "{shown}");
 
     // What was answered stays, whatever happens to the daemon.
     daemon.kill();

@@ -51,6 +51,8 @@ fn seeds_that_found_something_stay_good() {
     run(50_241, 40 << 10, Sort::Plain);
     // A directory that inherits just what its mode says.
     run(651_344, 64 << 20, Sort::Plain);
+    // A name that took another's place before what had been written to its file in place was durable.
+    run_followed(500_104, 64 << 20, Sort::Plain, Some(Rc::default()));
     // A zone of data that was given out of while it became one of nodes.
     run_followed(774, 200 << 10, Sort::Plain, Some(Rc::default()));
 }
