@@ -35,7 +35,7 @@ function files(text: string): number | null {
 }
 
 /** Whose quota it is, as requests name it. */
-export function whose(kind: QuotaKind, name: string): Pick<SetVolumeQuota, 'path' | 'user' | 'group' | 'owner'> {
+export function whose(kind: QuotaKind, name: string): { path?: string; user?: string; group?: string; owner?: string } {
   return kind === 'tree' ? { path: name } : { [kind]: name };
 }
 

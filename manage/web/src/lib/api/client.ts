@@ -17,7 +17,8 @@ type Body<O> = O extends { requestBody: { content: { 'application/json': infer B
 type InPath<O> = O extends { parameters: { path: infer A } } ? { path: A } : { path?: undefined };
 type InQuery<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : { query?: undefined };
 type Given = { body?: unknown; path?: object; query?: object; signal?: AbortSignal };
-type Options<O> = Body<O> & InPath<O> & InQuery<O> & { signal?: AbortSignal };
+// Of each operation by itself: the parts of all of them with each other are too many for the compiler.
+type Options<O> = O extends unknown ? Body<O> & InPath<O> & InQuery<O> & { signal?: AbortSignal } : never;
 
 /** A request that was refused or failed. */
 export class ApiFailure extends Error {
