@@ -30,7 +30,7 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::error::VolumeError;
 use crate::keys;
-use crate::names::MAX_NAME_BYTES;
+use crate::names;
 use crate::service::{FileId, Time};
 
 pub(crate) use append::{beside, follow};
@@ -186,7 +186,7 @@ impl JournalRecord {
             let (source, attributes) = (reader.u32()?, reader.u32()?);
             let time = Time { seconds: reader.u64()? as i64, nanos: reader.u32()? };
             let name = reader.take(reader.remaining())?.to_vec();
-            if name.len() > MAX_NAME_BYTES || time.nanos >= 1_000_000_000 {
+            if name.len() > names::MOST_BYTES || time.nanos >= 1_000_000_000 {
                 return Err(WireError::Value("name or time"));
             }
             let next = usn.checked_add(span_of(value)).ok_or(WireError::Value("position"))?;

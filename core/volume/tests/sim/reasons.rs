@@ -16,8 +16,8 @@ use holdfast_volume::service::{
     Rename, ReparsePoint, SecurityParts, SetAttributes, SetMode, SetTime, Time,
 };
 use holdfast_volume::{
-    Browsed, BrowsedHandle, ErrorKind, Format, JournalRead, Reasons, Reinheriting, Settings, Volume, VolumeFormat,
-    WatchKind, WatchSettings,
+    Browsed, BrowsedHandle, ErrorKind, Format, Integrity, JournalRead, Reasons, Reinheriting, Settings, Volume,
+    VolumeFormat, WatchKind, WatchSettings,
 };
 
 use crate::plain::{NEW, WRITING};
@@ -81,6 +81,7 @@ const REPARSE: Reasons = Reasons::REPARSE_POINT_CHANGE;
 const NAMED_OVER: Reasons = Reasons::NAMED_DATA_OVERWRITE;
 const NAMED_EXTEND: Reasons = Reasons::NAMED_DATA_EXTEND;
 const NAMED_CUT: Reasons = Reasons::NAMED_DATA_TRUNCATION;
+const INTEGRITY: Reasons = Reasons::INTEGRITY_CHANGE;
 const RENAMED: [WatchKind; 2] = [WatchKind::RenamedFrom, WatchKind::RenamedTo];
 
 const TABLE: &[(Act, Records, &[WatchKind])] = &[
@@ -117,6 +118,8 @@ const TABLE: &[(Act, Records, &[WatchKind])] = &[
     (("set", "created"), &[("dir", BASIC)], &[WatchKind::Attributes]),
     (("set", "hidden"), &[("file", BASIC)], &[WatchKind::Attributes]),
     (("set", "not to be archived"), &[("file", BASIC)], &[WatchKind::Attributes]),
+    (("set_integrity", "file"), &[("file", INTEGRITY)], &[WatchKind::Attributes]),
+    (("set_integrity", "directory"), &[("dir", INTEGRITY)], &[WatchKind::Attributes]),
     (("set", "longer"), &[("file", EXTEND)], &[WatchKind::Modified]),
     (("set", "shorter"), &[("file", CUT)], &[WatchKind::Modified]),
     (("set", "small one shorter"), &[("small", CUT)], &[WatchKind::Modified, WatchKind::Modified]),
@@ -331,6 +334,10 @@ impl World {
             }
             ("set", "not to be archived") => {
                 self.set("file", SetAttributes { dos: Some(DosAttributes::empty()), ..NONE }).await;
+            }
+            ("set_integrity", which) => {
+                let id = if which == "file" { file } else { self.id("dir").await };
+                volume.set_integrity(caller, id, Integrity::Strict).await.expect("set");
             }
             ("set", "longer") => self.set("file", SetAttributes { size_bytes: Some(1 << 20), ..NONE }).await,
             ("set", "shorter") => self.set("file", SetAttributes { size_bytes: Some(5000), ..NONE }).await,
