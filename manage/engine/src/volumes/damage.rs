@@ -9,6 +9,7 @@
 //! after a restart.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use holdfast_api::{Condition, DamagedBlock, Severity};
 use holdfast_model::{Reason, Uuid, counted};
@@ -143,7 +144,7 @@ impl Engine {
     }
 
     /// Looks what reads of a pool's volumes found since the last look, and tells it.
-    pub(crate) async fn look_at_damage(&self, open: &std::sync::Arc<OpenPool>) {
+    pub(crate) async fn look_at_damage(&self, open: &Arc<OpenPool>) {
         let news: Vec<_> = {
             let mut volumes = open.volumes();
             let news = volumes.values_mut().filter_map(|live| {

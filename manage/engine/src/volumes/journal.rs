@@ -3,6 +3,7 @@
 //! Invariant: a reader is never left to believe that it saw all where records are gone: an answer says so.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use holdfast_api::{
@@ -84,13 +85,13 @@ async fn entries(volume: &Volume, records: &[JournalRecord]) -> Result<Vec<Journ
     let mut directories: BTreeMap<FileId, Option<String>> = BTreeMap::new();
     let mut all = Vec::with_capacity(records.len());
     for record in records {
-        if !directories.contains_key(&record.parent) {
+        if let Entry::Vacant(unknown) = directories.entry(record.parent) {
             let path = match volume.path_of(record.parent).await {
                 Ok(path) => Some(String::from_utf8_lossy(&path).into_owned()),
                 Err(error) if error.kind == ErrorKind::Io => return Err(error),
                 Err(_) => None,
             };
-            directories.insert(record.parent, path);
+            unknown.insert(path);
         }
         all.push(entry(record, directories[&record.parent].clone()));
     }
