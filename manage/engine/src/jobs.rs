@@ -280,7 +280,7 @@ impl Jobs {
     }
 
     /// Whether just this is to be done already.
-    pub(crate) fn has(&self, spec: &JobSpec) -> bool {
+    fn has(&self, spec: &JobSpec) -> bool {
         let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes, spec.path.clone(), spec.integrity);
         let restores = |other: &JobSpec| match (&other.restoring, &spec.restoring) {
             (Some(one), Some(other)) => one.is_alike(other),

@@ -61,10 +61,7 @@ impl Engine {
             let keep = (request.keep && request.to.is_none()).then(|| engine.free_name(&path)).transpose()?;
             let restoring = Restoring { snapshot: name.clone(), path: request.path, to: request.to, keep };
             let spec = JobSpec { restoring: Some(restoring), ..JobSpec::new(JobKind::Restore, target) };
-            if let Some(job) = engine.jobs.like(&spec).filter(|_| !engine.jobs.has(&spec)) {
-                let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-                return Err(conflict(format!("volume {path}"), format!("job {job} restores other files of it"), next));
-            }
+            engine.refuse_unlike(format!("volume {path}"), &spec, "restores other files of it")?;
             let is_other = |other| {
                 matches!(other, JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink)
             };

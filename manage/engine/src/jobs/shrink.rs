@@ -15,7 +15,7 @@ use super::spec::{Cut, JobSpec, Outcome, Site, Target};
 use super::steered::Steered;
 use super::volumes::{failed, volume_of};
 use crate::engine::Engine;
-use crate::error::{ApiResult, conflict, from_space};
+use crate::error::{ApiResult, from_space};
 
 /// Bytes that are given back to a space at once.
 const DISCARD_BYTES: u64 = 1 << 30;
@@ -32,11 +32,8 @@ impl Engine {
             let (open, known) = engine.open_volume_at(&path)?;
             let target = Target::volume(&open, known.id, &known.name);
             let spec = JobSpec { size_bytes: Some(request.size_bytes), ..JobSpec::new(JobKind::Shrink, target) };
-            if let Some(job) = engine.jobs.like(&spec).filter(|_| !engine.jobs.has(&spec)) {
-                let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-                let message = format!("job {job} shrinks it to another size");
-                return Err(conflict(format!("volume {path}"), message, next).at("size_bytes"));
-            }
+            let unlike = engine.refuse_unlike(format!("volume {path}"), &spec, "shrinks it to another size");
+            unlike.map_err(|refused| refused.at("size_bytes"))?;
             engine.refuse_beside(&path, &spec, |_| true)?;
             if engine.jobs.like(&spec).is_none() && !engine.has_to_shrink(&path, request.size_bytes).await? {
                 return Ok(VolumeShrunk { changed: false, volume: engine.volume(&path)?, job: None });

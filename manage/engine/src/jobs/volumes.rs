@@ -44,7 +44,11 @@ impl Engine {
     /// Queues a job of a volume that is in use meanwhile. No other change may be under way.
     pub(super) fn add_job_in_use(&self, path: &str, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
         let (open, known) = self.open_volume_at(path)?;
-        let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
+        self.add_in_use(path, JobSpec::new(kind, Target::volume(&open, known.id, &known.name)), request)
+    }
+
+    /// Queues work on a volume that is in use meanwhile. No other change may be under way.
+    pub(crate) fn add_in_use(&self, path: &str, spec: JobSpec, request: SetPace) -> ApiResult<JobChanged> {
         let is_other = |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink);
         self.refuse_beside(path, &spec, is_other)?;
         self.add_job(spec, request)
@@ -96,8 +100,15 @@ impl Engine {
         .await
     }
 
+    /// Refuses work on a volume where a job of its kind does another thing, in words.
+    pub(crate) fn refuse_unlike(&self, object: impl Into<String>, spec: &JobSpec, does: &str) -> ApiResult<()> {
+        let Some(job) = self.jobs.like(spec).filter(|_| !self.jobs.has(spec)) else { return Ok(()) };
+        let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+        Err(conflict(object, format!("job {job} {does}"), next))
+    }
+
     /// Refuses work on a volume beside some other.
-    pub(crate) fn refuse_beside(
+    pub(super) fn refuse_beside(
         &self,
         path: &str,
         spec: &JobSpec,

@@ -16,7 +16,7 @@ use super::quotas::names;
 use super::usage::{find_any, no_path};
 use super::{KnownVolume, from_volume};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, conflict};
+use crate::error::ApiResult;
 use crate::jobs::{JobSpec, Target};
 
 /// The one who asked is an administrator of the server.
@@ -172,9 +172,8 @@ impl Engine {
             let is_handed_on = request.below && asked.facts.kind == FileKind::Directory;
             let target = Target::volume(&asked.open, asked.known.id, &asked.known.name);
             let spec = JobSpec { path: Some(request.path.clone()), ..JobSpec::new(JobKind::Inherit, target) };
-            if let Some(job) = engine.jobs.like(&spec).filter(|_| is_handed_on && !engine.jobs.has(&spec)) {
-                let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-                return Err(conflict(&asked.object, format!("job {job} hands on those of another directory"), next));
+            if is_handed_on {
+                engine.refuse_unlike(&asked.object, &spec, "hands on those of another directory")?;
             }
             let (volume, id) = (asked.volume.clone(), asked.facts.id);
             let set = engine.on_reactor(move || async move {

@@ -18,7 +18,7 @@ use holdfast_volume::{DamageOutcome, Volume};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::ApiResult;
+use crate::error::{ApiResult, from_pool};
 
 /// What the names of documents begin with that tell what volumes lost.
 const LOST: &str = "lost/";
@@ -171,8 +171,7 @@ impl Engine {
             }
             let keeping = open.clone();
             let kept = self.on_reactor(move || async move { keeping.keep_lost(id).await }).await;
-            if let Err(error) = kept.and_then(|kept| kept.map_err(|error| crate::error::from_pool(&object.name, error)))
-            {
+            if let Err(error) = kept.and_then(|kept| kept.map_err(|error| from_pool(&object.name, error))) {
                 tracing::warn!("what volume {} lost is not kept: {error}", object.name);
             }
         }

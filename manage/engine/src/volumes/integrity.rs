@@ -9,7 +9,7 @@ use holdfast_volume::{Integrity, VolumeError};
 use super::acl::Asked;
 use super::{administrator, from_volume};
 use crate::engine::Engine;
-use crate::error::{ApiResult, conflict};
+use crate::error::ApiResult;
 use crate::jobs::{JobSpec, Target, mode_of};
 
 fn shown(path: &str, facts: &Attributes) -> FileIntegrity {
@@ -53,14 +53,8 @@ impl Engine {
                     integrity: Some(request.mode),
                     ..JobSpec::new(JobKind::Integrity, Target::volume(&open, known.id, &known.name))
                 };
-                if let Some(job) = engine.jobs.like(&spec).filter(|_| !engine.jobs.has(&spec)) {
-                    let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-                    return Err(conflict(object, format!("job {job} sets others of this volume"), next));
-                }
-                engine.refuse_beside(&path, &spec, |other| {
-                    matches!(other, JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink)
-                })?;
-                let answer = engine.add_job(spec, request.pace)?;
+                engine.refuse_unlike(object, &spec, "sets others of this volume")?;
+                let answer = engine.add_in_use(&path, spec, request.pace)?;
                 let (changed, job) = (answer.changed, Some(answer.job));
                 return Ok(FileIntegrityChanged { changed, integrity: before, job });
             }
