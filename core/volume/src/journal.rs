@@ -32,6 +32,7 @@ use crate::error::VolumeError;
 use crate::keys;
 use crate::names;
 use crate::service::{FileId, Time};
+use crate::superblock::MOST_COUNTED;
 
 pub(crate) use append::{beside, follow};
 pub(crate) use check::JournalCheck;
@@ -264,7 +265,12 @@ impl Header {
             };
             let (id, max_bytes, slack_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
             let (first, next) = (reader.u64()?, reader.u64()?);
-            if first > next || next > MOST_USN || max_bytes > switch::MOST_BYTES || slack_bytes > max_bytes {
+            if first > next
+                || next > MOST_USN
+                || id >= MOST_COUNTED
+                || max_bytes > switch::MOST_BYTES
+                || slack_bytes > max_bytes
+            {
                 return Err(WireError::Value("positions"));
             }
             Ok(Self { is_on, id, max_bytes, slack_bytes, first, next })

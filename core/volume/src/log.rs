@@ -32,7 +32,7 @@ use crate::error::VolumeError;
 use crate::flush::DataFlush;
 use crate::media::Media;
 use crate::page::crc_of;
-use crate::superblock::{LogStart, Superblock};
+use crate::superblock::{LogStart, MOST_COUNTED, Superblock};
 use crate::transaction::{BlockSum, MOST_LOGGED, MOST_SUMS, Operation, Transaction};
 use crate::unsettled::Unsettled;
 
@@ -393,7 +393,8 @@ pub(crate) fn open(frame: &[u8], volume: Uuid) -> Option<Frame<'_>> {
     }
     let numbers = Numbers { epoch: reader.u64().ok()?, sequence: reader.u64().ok()?, previous: reader.u32().ok()? };
     let (index, count, len) = (reader.u16().ok()?, reader.u16().ok()?, reader.u16().ok()?);
-    if index >= count || usize::from(count) > MOST_FRAMES {
+    let is_sound = numbers.epoch.max(numbers.sequence) < MOST_COUNTED;
+    if index >= count || usize::from(count) > MOST_FRAMES || !is_sound {
         return None;
     }
     let payload = frame.get(HEADER..HEADER + usize::from(len))?;
@@ -430,6 +431,9 @@ fn encode(transaction: &Transaction) -> Vec<u8> {
 pub(crate) fn decode_batch(payload: &[u8]) -> Result<(u64, Vec<Transaction>), WireError> {
     let mut reader = Reader::new(payload);
     let (first, count) = (reader.u64()?, reader.u32()?);
+    if first >= MOST_COUNTED {
+        return Err(WireError::Value("number"));
+    }
     let mut transactions = Vec::new();
     for _ in 0..count {
         let mut operations = Vec::new();

@@ -13,6 +13,7 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::Uuid;
 use holdfast_model::wire::{Reader, WireError, Writer};
 
+use crate::superblock::MOST_COUNTED;
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Bytes of a node.
@@ -355,6 +356,9 @@ impl Page {
 
     /// Bytes that entries and bounds take, if every offset lies within, and keys are in order and within the bounds.
     fn check(&self) -> Result<usize, &'static str> {
+        if self.generation() >= MOST_COUNTED {
+            return Err("no checkpoint counts so far");
+        }
         if self.level() >= MOST_LEVELS {
             return Err("it stands higher than trees are");
         }

@@ -30,8 +30,9 @@ pub const MOST_LOG_BYTES: u64 = 256 << 20;
 pub const MOST_ZONE_BYTES: u64 = 256 << 20;
 /// Bytes of a zone, at least.
 pub const LEAST_ZONE_BYTES: u64 = 1 << 20;
-/// Generations, epochs, frames and transactions stay below this.
-const MOST_COUNTED: u64 = 1 << 60;
+/// Generations, epochs, frames, transactions and ids of journals stay below this: no volume lives long enough to count so
+/// far, and what counts on from one that was read must not overflow.
+pub(crate) const MOST_COUNTED: u64 = 1 << 60;
 /// The feature of the second kind of flags that lets a volume have snapshots: whoever does not know them would give away
 /// what they have.
 pub const SNAPSHOTS: u64 = 1;
@@ -203,7 +204,6 @@ impl Root {
         let is_marked = reader.u8().is_ok_and(|marked| marked == 1);
         let has_bitmaps = reader.u8().is_ok_and(|has| has == 1);
         let bitmaps = if has_bitmaps { Some(reader.u32().ok()?) } else { None };
-        // No volume lives long enough to count so far, and what counts on from here must not overflow.
         let is_sound = [generation, epoch, log.sequence, log.applied].iter().all(|number| *number < MOST_COUNTED);
         is_sound.then_some(Self { generation, epoch, log, is_marked, bitmaps, trees })
     }
