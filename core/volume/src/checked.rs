@@ -12,7 +12,7 @@
 //!
 //! Invariant: no byte of a block with a checksum is delivered unless the block is as that says.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +33,8 @@ use crate::sums::Sums;
 use crate::volume::Volume;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Damaged blocks that are remembered, at most.
-const MOST_TOLD: usize = 256;
+/// Damaged blocks that wait to be taken, at most.
+const MOST_FOUND: usize = 256;
 
 /// How many blocks were held against checksums of their own since the volume was opened, and what came of it. A block
 /// counts each time that it is read.
@@ -82,7 +82,7 @@ pub(crate) struct Checks {
     wrong: AtomicU64,
     healed: AtomicU64,
     lost: AtomicU64,
-    told: Mutex<VecDeque<DamagedBlock>>,
+    found: Mutex<Vec<DamagedBlock>>,
 }
 
 impl Checks {
@@ -97,13 +97,19 @@ impl Checks {
             DamageOutcome::Served => {}
             DamageOutcome::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
         }
-        let mut told = held(&self.told);
-        if !told.contains(&damaged) {
-            if told.len() == MOST_TOLD {
-                told.pop_front();
-            }
-            told.push_back(damaged);
+        let mut found = held(&self.found);
+        if found.contains(&damaged) {
+            return;
         }
+        if found.len() == MOST_FOUND {
+            // What is lost matters more than what is right again.
+            let other = found.iter().position(|known| known.outcome != DamageOutcome::Lost);
+            match other.filter(|_| damaged.outcome == DamageOutcome::Lost) {
+                Some(other) => _ = found.swap_remove(other),
+                None => return,
+            }
+        }
+        found.push(damaged);
     }
 }
 
@@ -156,9 +162,10 @@ impl Volume {
         }
     }
 
-    /// The blocks that were found damaged since the volume was opened: the last 256 of them, each once.
-    pub fn damaged_blocks(&self) -> Vec<DamagedBlock> {
-        held(&self.store.checks.told).iter().copied().collect()
+    /// The blocks that were found damaged since this was asked last: up to 256 of them, each once, those that are lost before
+    /// others.
+    pub fn take_damaged(&self) -> Vec<DamagedBlock> {
+        std::mem::take(&mut *held(&self.store.checks.found))
     }
 
     /// Reads an extent of a file that is held, shared or alone.

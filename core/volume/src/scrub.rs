@@ -56,7 +56,7 @@ pub struct Scrubbed {
     pub checked: u64,
     /// Those of them that were wrong in a copy and are right in all now.
     pub healed: u64,
-    /// Those of them that are right in no copy.
+    /// Those of them that are right in no copy, and blocks of strict files that a repair gave up.
     pub lost: u64,
     /// Blocks of strict files that have no checksums, and were not read: what was there before the file became strict if
     /// that was cut short, what came from another file that is not strict, and what a repair made again. Setting the file
@@ -108,6 +108,28 @@ impl Volume {
         Ok(done)
     }
 
+    /// Whether a block at a byte of a file, as it is or as the snapshot of a checkpoint has it, is right in no copy, or may be
+    /// because metadata cannot be read: also of files that scrubs leave alone.
+    ///
+    /// # Errors
+    /// The device failed, or the volume is not in use any more.
+    pub async fn is_lost(&self, snapshot: Option<u64>, file: u64, offset: u64) -> Result<bool, VolumeError> {
+        self.store.check_interrupted()?;
+        let block = offset / BLOCK_BYTES;
+        let run = [Run { file, blocks: block..block + 1, is_summed: true }];
+        let mut done = Scrubbed::default();
+        if snapshot.is_none() {
+            self.scrub_file(self, file, &run, |_| true, &mut done).await?;
+        } else {
+            // None is destroyed meanwhile.
+            let _no_change = self.snapshotting.lock().await;
+            if let Some(view) = self.view_at(snapshot)? {
+                self.scrub_file(&view, file, &run, |_| true, &mut done).await?;
+            }
+        }
+        Ok(done.lost > 0 || done.unreadable > 0)
+    }
+
     /// The snapshot of a checkpoint, if it is still there.
     fn view_at(&self, generation: Option<u64>) -> Result<Option<Arc<Volume>>, VolumeError> {
         let known = self.snapshots().into_iter().find(|one| Some(one.generation) == generation);
@@ -141,8 +163,9 @@ impl Volume {
         };
         let mut files: BTreeMap<u64, Vec<Run>> = BTreeMap::new();
         runs.into_iter().for_each(|run| files.entry(run.file).or_default().push(run));
+        let is_wanted = |record: &Record| !record.dos().contains(DosAttributes::NO_SCRUB_DATA);
         for (number, runs) in files {
-            self.scrub_file(of, number, &runs, done).await?;
+            self.scrub_file(of, number, &runs, is_wanted, done).await?;
         }
         Ok(Some(match next {
             Some((file, block)) => ScrubFrom { file, block, ..from },
@@ -150,7 +173,14 @@ impl Volume {
         }))
     }
 
-    async fn scrub_file(&self, of: &Volume, number: u64, runs: &[Run], done: &mut Scrubbed) -> Result<(), VolumeError> {
+    async fn scrub_file(
+        &self,
+        of: &Volume,
+        number: u64,
+        runs: &[Run],
+        is_wanted: impl Fn(&Record) -> bool,
+        done: &mut Scrubbed,
+    ) -> Result<(), VolumeError> {
         let record = match of.store.look([keys::shard(number)], |view| judge::record(view, number)).await {
             Ok(Some(record)) => record,
             // It went meanwhile, or a scan tells of it.
@@ -161,7 +191,7 @@ impl Volume {
             }
             Err(error) => return Err(error),
         };
-        if record.dos().contains(DosAttributes::NO_SCRUB_DATA) {
+        if !is_wanted(&record) {
             return Ok(());
         }
         let id = FileId { number, generation: record.generation };
@@ -199,7 +229,22 @@ impl Volume {
             pieces => pieces?,
         };
         for piece in &pieces {
-            let Ground::Written(extent) = &piece.ground else { continue };
+            let extent = match &piece.ground {
+                Ground::Written(extent) => extent,
+                // A repair gave them up.
+                Ground::Lost => {
+                    let told = (piece.block..piece.block + piece.blocks).map(|block| DamagedBlock {
+                        file: file.id.number,
+                        snapshot: of.store.snapshot,
+                        offset: block * BLOCK_BYTES,
+                        outcome: DamageOutcome::Lost,
+                    });
+                    done.lost += piece.blocks;
+                    done.damaged.extend(told.take(MOST_TOLD.saturating_sub(done.damaged.len())));
+                    continue;
+                }
+                _ => continue,
+            };
             if extent.sums.is_none() {
                 done.unsummed += if record.is_strict() { piece.blocks } else { 0 };
                 continue;
@@ -233,7 +278,6 @@ fn runs_from(view: &View<'_>, tree: u8, from: &[u8], most: u64) -> Result<Found,
         }
         if let Ok((start, extent)) = extents::decode(key, value)
             && extent.is_written
-            && !extent.is_lost()
         {
             let is_summed = extent.sums.is_some();
             blocks += if is_summed { u64::from(extent.blocks) } else { 0 };

@@ -538,7 +538,7 @@ impl Engine {
     }
 
     /// Closes all spaces of a pool.
-    pub(crate) async fn close_spaces(&self, open: &OpenPool) -> ApiResult<()> {
+    pub(crate) async fn close_spaces(&self, open: &Arc<OpenPool>) -> ApiResult<()> {
         let ids: Vec<u32> = open.spaces().keys().copied().collect();
         let mut closed = Ok(());
         for id in ids {
@@ -549,7 +549,7 @@ impl Engine {
     }
 
     /// Closes a pool in good order, so that its next import finds nothing to bring in step.
-    async fn close_pool(&self, open: &OpenPool) {
+    async fn close_pool(&self, open: &Arc<OpenPool>) {
         self.close_volumes(open).await;
         if let Err(error) = self.close_spaces(open).await {
             self.events.emit(Severity::Error, &open.object(), &format!("not closed: {error}"), &error.next_action);

@@ -448,7 +448,9 @@ impl Engine {
     }
 
     /// Unmounts and closes all volumes of a pool, and forgets them until it is opened again.
-    pub(crate) async fn close_volumes(&self, open: &OpenPool) {
+    pub(crate) async fn close_volumes(&self, open: &Arc<OpenPool>) {
+        // What reads found since the last look would be forgotten with them.
+        self.look_at_damage(open).await;
         let volumes = std::mem::take(&mut *open.volumes());
         for live in volumes.into_values() {
             self.close_volume(open, live).await;

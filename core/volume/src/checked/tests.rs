@@ -15,7 +15,7 @@ use crate::open_files::Handle;
 use crate::repair::tests::kinds::Mirror;
 use crate::scrub::{ScrubFrom, Scrubbed};
 use crate::service::{
-    Allocate, Caller, DosAttributes, FileKind, FileService, Flush, NewFile, OpenMode, SetAttributes, Time,
+    Allocate, Caller, DosAttributes, FileKind, FileService, Flush, NewFile, OpenMode, Remove, SetAttributes, Time,
 };
 use crate::shrink::Steps;
 use crate::store::{Format, Settings};
@@ -181,7 +181,7 @@ fn what_is_wrong_in_one_copy_is_delivered_from_the_other_and_put_right() {
             offset: 3 * BLOCK_BYTES,
             outcome: DamageOutcome::Healed,
         };
-        assert_eq!(world.volume.damaged_blocks(), [told]);
+        assert_eq!(world.volume.take_damaged(), [told]);
 
         // One that cannot be read, and parts of it are asked for.
         world.disks[0].fail_reads(at..at + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
@@ -212,7 +212,7 @@ fn a_volume_that_takes_no_changes_writes_nothing_and_delivers() {
         let writes = world.disks[0].counters().writes;
         assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
         assert_eq!(world.disks[0].counters().writes, writes);
-        assert_eq!((world.counts(), world.volume.damaged_blocks()[0].outcome), ((1, 0, 0), DamageOutcome::Served));
+        assert_eq!((world.counts(), world.volume.take_damaged()[0].outcome), ((1, 0, 0), DamageOutcome::Served));
     });
 }
 
@@ -235,7 +235,8 @@ async fn fails_alone(world: World) {
     };
     let scrubbed = world.scrub().await;
     assert_eq!((scrubbed.checked, scrubbed.healed, scrubbed.lost, scrubbed.damaged), (10, 0, 1, vec![lost]));
-    assert_eq!(world.volume.damaged_blocks(), [lost], "told once");
+    assert_eq!(world.volume.take_damaged(), [lost], "told once");
+    assert_eq!(world.volume.take_damaged(), [], "and taken");
 
     // What is merged with it would be blessed.
     assert_eq!(world.write(&handle, 6 * BLOCK_BYTES + 5, b"part").await.expect_err("lost").kind, ErrorKind::Corrupt);
@@ -257,6 +258,44 @@ async fn fails_alone(world: World) {
 #[test]
 fn what_no_copy_has_fails_alone() {
     with(2, fails_alone);
+}
+
+#[test]
+fn what_scrubs_leave_alone_is_lost_still() {
+    with(1, async |world| {
+        let handle = world.file("strict", Integrity::Strict, &pattern(1, 10)).await;
+        flip(&world.disks[0], world.at(&handle, 6).await);
+        let (id, at) = (handle.id(), 6 * BLOCK_BYTES);
+        let is_lost = async |snapshot| world.volume.is_lost(snapshot, id.number, at).await.expect("looked up");
+        assert!(is_lost(None).await);
+        let snapshot = world.volume.create_snapshot("kept").await.expect("made").generation;
+        world.volume.set_integrity(&world.caller, id, Integrity::None).await.expect("set");
+        assert_eq!((world.scrub().await.lost, is_lost(None).await), (1, true), "only the snapshot is scrubbed");
+        world.write(&handle, at, &pattern(2, 1)).await.expect("written");
+        assert_eq!((is_lost(None).await, is_lost(Some(snapshot)).await), (false, true));
+        assert!(!world.volume.is_lost(None, id.number, 0).await.expect("looked up"), "another block");
+        assert!(!is_lost(Some(snapshot + 1)).await, "there is no such snapshot");
+        world.volume.close(handle).await.expect("closed");
+        world.volume.remove(&world.caller, world.volume.root(), b"strict", Remove::File).await.expect("removed");
+        assert!(!is_lost(None).await, "the file is gone");
+    });
+}
+
+#[test]
+fn what_is_lost_pushes_out_what_was_put_right() {
+    let checks = Checks::default();
+    let found = |block: u64, outcome| DamagedBlock { file: 1, snapshot: None, offset: block * BLOCK_BYTES, outcome };
+    for block in 0..MOST_FOUND as u64 {
+        checks.note(found(block, if block == 7 { DamageOutcome::Healed } else { DamageOutcome::Lost }));
+    }
+    checks.note(found(1000, DamageOutcome::Healed));
+    checks.note(found(1001, DamageOutcome::Lost));
+    checks.note(found(1002, DamageOutcome::Lost));
+    let kept = held(&checks.found);
+    assert_eq!(kept.len(), MOST_FOUND);
+    assert!(
+        kept.iter().all(|one| one.outcome == DamageOutcome::Lost) && kept.contains(&found(1001, DamageOutcome::Lost))
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! All data of a volume that has checksums of its own read, in every copy, while the volume is in use.
 //!
-//! Invariant: what is known to be lost is replaced by what a scrub found when that came to its end, and durable when the job
-//! says so.
+//! Invariant: what a scrub found when it came to its end is known to be lost, and so is what was known before unless it is
+//! right now; that is durable when the job says so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,8 +47,16 @@ pub(super) async fn run(site: &Site, target: &Target, control: &Control) -> Resu
         lost.extend(done.damaged.iter().filter_map(LostBlock::of));
         next = done.next;
     }
-    let lost: Vec<LostBlock> = lost.into_iter().collect();
-    site.open.note_scrubbed(target.id, &lost).await.map_err(|error| {
+    // Those that it did not come by: of files that it leaves alone, and under metadata that cannot be read.
+    let (mut elsewhere, mut whole) = (0, BTreeSet::new());
+    for block in site.open.known_lost(target.id).difference(&lost) {
+        if block.is_still(&volume).await.map_err(|error| failed(target, &error))? {
+            elsewhere += 1;
+        } else {
+            whole.insert(*block);
+        }
+    }
+    site.open.note_scrubbed(target.id, &lost, &whole).await.map_err(|error| {
         let next = "see the health of its pool, and scrub again";
         Cut::Failed(ApiError::new(Code::Failed, target.object(), format!("what was found is not kept: {error}"), next))
     })?;
@@ -59,13 +67,16 @@ pub(super) async fn run(site: &Site, target: &Target, control: &Control) -> Resu
     if !lost.is_empty() {
         result = format!("{result}; {} right in no copy", counted(lost.len() as u64, "block is", "blocks are"));
     }
+    if elsewhere > 0 {
+        result = format!("{result}; {elsewhere} known before, which it left out, may still be lost");
+    }
     if unsummed > 0 {
         result = format!("{result}; {} of strict files have no checksums", counted(unsummed, "block", "blocks"));
     }
     if unreadable > 0 {
         result = format!("{result}; metadata is damaged, scan the volume");
     }
-    if healed == 0 && lost.is_empty() && unreadable == 0 {
+    if healed == 0 && lost.is_empty() && elsewhere == 0 && unreadable == 0 {
         result.push_str("; all of it is right");
     }
     let name = site.open.volume_name(target.id);

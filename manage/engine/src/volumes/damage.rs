@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   read or scrub finds one ─▶ look, every few seconds ─▶ event, document of the pool ─▶ condition of the volume
-//!   scrub to its end finds what is left of them      ─▶ document of the pool
+//!   scrub to its end: what it found, and those known that are lost still ─▶ document of the pool
 //! ```
 //!
 //! Invariant: a volume that lost data does not look healthy until a whole scrub found that it has lost none any more, also
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use holdfast_api::{Condition, DamagedBlock, Severity};
 use holdfast_model::{Reason, Uuid, counted};
 use holdfast_pool::{Pool, PoolError};
-use holdfast_volume::{DamageOutcome, Volume};
+use holdfast_volume::{DamageOutcome, Volume, VolumeError};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
@@ -43,6 +43,11 @@ impl LostBlock {
         is_lost.then_some(Self { file: found.file, offset: found.offset, snapshot: found.snapshot })
     }
 
+    /// Whether it still is, or may be.
+    pub(crate) async fn is_still(&self, volume: &Volume) -> Result<bool, VolumeError> {
+        volume.is_lost(self.snapshot, self.file, self.offset).await
+    }
+
     fn words(&self) -> String {
         let whose = if self.snapshot.is_some() { "as a snapshot has it, " } else { "" };
         format!("file {}, {whose}at byte {}", self.file, self.offset)
@@ -54,8 +59,9 @@ impl LostBlock {
 pub(crate) struct DamageWatch {
     /// Blocks that are lost, as far as is known.
     lost: BTreeSet<LostBlock>,
-    /// Those that were told since the volume was opened, and blocks that were put right.
-    told: BTreeSet<LostBlock>,
+    /// Those of them that no event told of yet.
+    untold: Vec<LostBlock>,
+    /// Blocks that were put right, as far as was told.
     healed: u64,
 }
 
@@ -64,7 +70,7 @@ impl DamageWatch {
     pub(super) fn load(pool: &Pool, id: Uuid) -> Self {
         let text = pool.document(&key(id)).unwrap_or_default();
         let lost: BTreeSet<LostBlock> = serde_json::from_slice(&text).unwrap_or_default();
-        Self { told: lost.clone(), lost, healed: 0 }
+        Self { lost, ..Self::default() }
     }
 
     /// That data is lost.
@@ -81,14 +87,25 @@ impl DamageWatch {
         Some(Condition::new(cause, next).because(Reason::LostData))
     }
 
+    /// Keeps a block as lost, if it is not known and room is left; answers whether.
+    fn keep(&mut self, block: LostBlock) -> bool {
+        self.lost.len() < MOST_KEPT && self.lost.insert(block)
+    }
+
+    /// Takes over what reads found.
+    fn gather(&mut self, volume: &Volume) {
+        for block in volume.take_damaged().iter().filter_map(LostBlock::of) {
+            if self.keep(block) {
+                self.untold.push(block);
+            }
+        }
+    }
+
     /// What is new since the last look: blocks that were put right, and those that are lost.
     fn news(&mut self, volume: &Volume) -> (u64, Vec<LostBlock>) {
+        self.gather(volume);
         let healed = volume.checksum_counts().healed;
-        let found = volume.damaged_blocks();
-        let new: Vec<LostBlock> =
-            found.iter().filter_map(LostBlock::of).filter(|lost| self.told.insert(*lost)).collect();
-        self.lost.extend(new.iter().copied().take(MOST_KEPT.saturating_sub(self.lost.len())));
-        (healed - std::mem::replace(&mut self.healed, healed), new)
+        (healed - std::mem::replace(&mut self.healed, healed), std::mem::take(&mut self.untold))
     }
 }
 
@@ -112,12 +129,28 @@ impl OpenPool {
         }
     }
 
-    /// Keeps what a scrub found to its end in place of what was known. On a reactor.
-    pub(crate) async fn note_scrubbed(&self, id: Uuid, found: &[LostBlock]) -> Result<(), PoolError> {
+    /// What is known to be lost of a volume, with what reads found just now. On a reactor.
+    pub(crate) fn known_lost(&self, id: Uuid) -> BTreeSet<LostBlock> {
+        let mut volumes = self.volumes();
+        let Some(live) = volumes.values_mut().find(|live| live.known.id == id) else { return BTreeSet::new() };
+        if let Some(open) = &live.open {
+            live.damage.gather(&open.volume);
+        }
+        live.damage.lost.clone()
+    }
+
+    /// Keeps what a scrub found to its end beside what was known, but for what is not lost any more. On a reactor.
+    pub(crate) async fn note_scrubbed(
+        &self,
+        id: Uuid,
+        found: &BTreeSet<LostBlock>,
+        whole: &BTreeSet<LostBlock>,
+    ) -> Result<(), PoolError> {
         if let Some(live) = self.volumes().values_mut().find(|live| live.known.id == id) {
-            live.damage.lost = found.iter().copied().take(MOST_KEPT).collect();
-            // What is found again later is told again.
-            live.damage.told.clone_from(&live.damage.lost);
+            live.damage.lost.retain(|block| !whole.contains(block));
+            for block in found {
+                live.damage.keep(*block);
+            }
         }
         self.keep_lost(id).await
     }
