@@ -178,7 +178,7 @@ impl Volume {
     }
 
     /// An extent of a file of this volume, or of the snapshot that it is.
-    fn held<'a>(&self, file: FileId, block: u64, extent: &'a Extent) -> Held<'a> {
+    pub(crate) fn held<'a>(&self, file: FileId, block: u64, extent: &'a Extent) -> Held<'a> {
         Held { file: file.number, snapshot: self.store.snapshot, block, extent }
     }
 
@@ -284,4 +284,4 @@ impl Volume {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -289,7 +289,7 @@ fn runs_from(view: &View<'_>, tree: u8, from: &[u8], most: u64) -> Result<Found,
 }
 
 /// The file and block that extents from a key on begin at, whatever stands at that key.
-fn place(key: &[u8]) -> (u64, u64) {
+pub(crate) fn place(key: &[u8]) -> (u64, u64) {
     let mut whole = key.to_vec();
     whole.resize(keys::extent(0, MAIN, 0).len(), 0);
     let file = keys::number(&whole, 0).unwrap_or_default();

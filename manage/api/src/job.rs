@@ -49,6 +49,8 @@ pub enum JobKind {
     Integrity,
     /// Reads all data of a volume that has checksums of its own, in every copy, and mends what can be mended.
     ScrubFiles,
+    /// Brings together what lies scattered of files of a volume.
+    Gather,
 }
 
 /// How far a job is.

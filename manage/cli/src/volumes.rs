@@ -98,6 +98,9 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
         VolumeCommand::Scrub { volume, start } => {
             jobs::start(client, json, &format!("{}/scrub", volume_path(&volume)), start).await
         }
+        VolumeCommand::Gather { volume, start } => {
+            jobs::start(client, json, &format!("{}/gather", volume_path(&volume)), start).await
+        }
         VolumeCommand::Damage { volume } => {
             print(json, &client.get::<Vec<DamagedBlock>>(&format!("{}/damage", volume_path(&volume))).await?)
         }

@@ -20,6 +20,7 @@
 mod control;
 mod convert;
 mod evacuate;
+mod gather;
 mod inherit;
 mod integrity;
 mod kept;
@@ -251,7 +252,8 @@ impl Jobs {
             | JobKind::Restore
             | JobKind::Inherit
             | JobKind::Integrity
-            | JobKind::ScrubFiles => false,
+            | JobKind::ScrubFiles
+            | JobKind::Gather => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

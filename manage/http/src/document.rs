@@ -81,6 +81,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(journals::read))
         .routes(routes!(integrity::show, integrity::set))
         .routes(routes!(integrity::scrub))
+        .routes(routes!(volumes::gather))
         .routes(routes!(integrity::damage))
         .routes(routes!(acls::show, acls::set))
         .routes(routes!(acls::access))

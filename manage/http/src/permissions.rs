@@ -122,6 +122,7 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_integrity_show", OPERATOR, Reads),
     ("volume_integrity_set", OPERATOR, Changes),
     ("volume_scrub", OPERATOR, Changes),
+    ("volume_gather", OPERATOR, Changes),
     ("volume_damage", VIEWER, Reads),
     ("volume_journal_show", VIEWER, Reads),
     ("volume_journal_set", OPERATOR, Changes),

@@ -80,6 +80,39 @@ fn differences(daemon: &Daemon, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn what_a_snapshot_scattered_is_gathered_when_that_is_gone() {
+    let (_scene, _janitor, mut daemon, directory) = mounted();
+    let path = format!("{directory}/data");
+    let mut held = bytes(1, 8 * MIB as usize);
+    std::fs::write(&path, &held).expect("written");
+    daemon.please(&["snapshot", "create", "tank/files@kept"]);
+    let file = File::options().write(true).open(&path).expect("opened");
+    for at in (0..held.len()).step_by(32 << 10) {
+        let page = bytes(at as u64, 8 << 10);
+        file.write_all_at(&page, at as u64).expect("written");
+        held[at..at + page.len()].copy_from_slice(&page);
+    }
+    file.sync_all().expect("durable");
+    drop(file);
+    let gather = |daemon: &Daemon| daemon.please(&["volume", "gather", "tank/files", "--wait"]);
+    let nothing = "nothing lies scattered that could be moved";
+    assert!(gather(&daemon).contains(nothing), "the snapshot has what lies between");
+    daemon.please(&["snapshot", "destroy", "tank/files@kept", "--yes"]);
+    wait_for_jobs(&daemon);
+    let told = gather(&daemon);
+    assert!(told.contains("8 MiB that lay in 5") && told.contains("pieces lie in 2 now"), "{told}");
+    assert!(gather(&daemon).contains(nothing));
+    assert!(std::fs::read(&path).expect("read") == held);
+    clean(&daemon);
+    daemon.kill();
+    daemon.start_again();
+    wait_until("it is mounted", 20, || Path::new(&path).exists());
+    assert!(std::fs::read(&path).expect("read") == held);
+    let refused = daemon.cli(&["volume", "gather", "tank/none"]).refused();
+    assert!(refused.contains("does not exist"), "{refused}");
+}
+
+#[test]
 fn a_snapshot_is_browsed_compared_restored_and_destroyed() {
     let (_scene, _janitor, mut daemon, directory) = mounted();
     let at = |name: &str| format!("{directory}/{name}");

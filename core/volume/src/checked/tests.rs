@@ -28,7 +28,7 @@ const DIRECTORY: NewFile<'static> = NewFile { kind: FileKind::Directory, mode: 0
 const OPEN: OpenMode = OpenMode { read: true, write: true, truncate: false };
 
 /// Steps that go on.
-struct Goes;
+pub(crate) struct Goes;
 
 impl Steps for Goes {
     fn step(&self, _: u64) -> Pin<Box<dyn Future<Output = bool> + '_>> {
@@ -43,10 +43,10 @@ fn clock() -> WallClock {
 }
 
 /// A volume on a disk, or on two that hold the same.
-struct World {
-    disks: Vec<Arc<SimDisk>>,
-    volume: Arc<Volume>,
-    caller: Caller,
+pub(crate) struct World {
+    pub(crate) disks: Vec<Arc<SimDisk>>,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) caller: Caller,
 }
 
 async fn open(disks: &[Arc<SimDisk>]) -> Volume {
@@ -62,7 +62,7 @@ async fn open(disks: &[Arc<SimDisk>]) -> Volume {
 }
 
 /// Runs a test on a new volume on so many disks.
-fn with(disks: usize, test: impl AsyncFnOnce(World) + 'static) {
+pub(crate) fn with(disks: usize, test: impl AsyncFnOnce(World) + 'static) {
     let sim = Sim::new(1);
     let disk = |_| SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, garbage: true, ..SimDiskSpec::default() });
     let disks: Vec<Arc<SimDisk>> = (0..disks).map(disk).collect();
@@ -81,31 +81,31 @@ fn with(disks: usize, test: impl AsyncFnOnce(World) + 'static) {
 }
 
 /// Blocks that differ from each other, and from those of another seed.
-fn pattern(seed: u8, blocks: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u8, blocks: usize) -> Vec<u8> {
     (0..blocks * BLOCK).map(|at| (at / BLOCK) as u8 ^ (at as u8).rotate_left(3) ^ seed).collect()
 }
 
-fn flip(disk: &SimDisk, at: u64) {
+pub(crate) fn flip(disk: &SimDisk, at: u64) {
     let byte = disk.peek(at + 77, 1)[0];
     disk.poke(at + 77, &[byte ^ 4]);
 }
 
 impl World {
-    async fn create(&self, name: &str, mode: Integrity) -> Handle {
+    pub(crate) async fn create(&self, name: &str, mode: Integrity) -> Handle {
         let facts = self.volume.create(&self.caller, self.volume.root(), name.as_bytes(), &FILE).await.expect("made");
         self.volume.set_integrity(&self.caller, facts.id, mode).await.expect("set");
         self.volume.open(&self.caller, facts.id, OPEN).await.expect("opened")
     }
 
     /// A file that holds this, on the device.
-    async fn file(&self, name: &str, mode: Integrity, bytes: &[u8]) -> Handle {
+    pub(crate) async fn file(&self, name: &str, mode: Integrity, bytes: &[u8]) -> Handle {
         let handle = self.create(name, mode).await;
         self.write(&handle, 0, bytes).await.expect("written");
         self.volume.flush(handle.id(), Flush::All).await.expect("durable");
         handle
     }
 
-    async fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+    pub(crate) async fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
         let mut done = 0;
         while done < bytes.len() {
             let rest = &bytes[done..];
@@ -114,13 +114,13 @@ impl World {
         Ok(())
     }
 
-    async fn read(&self, handle: &Handle, block: usize, blocks: usize) -> Result<Vec<u8>, ErrorKind> {
+    pub(crate) async fn read(&self, handle: &Handle, block: usize, blocks: usize) -> Result<Vec<u8>, ErrorKind> {
         let read = self.volume.read(handle, (block * BLOCK) as u64, blocks * BLOCK).await;
         read.map(|data| data.to_vec()).map_err(|error| error.kind)
     }
 
     /// Extents, with the block of the file that each begins at.
-    async fn extents(&self, handle: &Handle) -> Vec<(u64, Extent)> {
+    pub(crate) async fn extents(&self, handle: &Handle) -> Vec<(u64, Extent)> {
         held(&handle.file.state).mapping = None;
         let pieces = self.volume.pieces(&handle.file, 0, 1 << 20).await.expect("known");
         let written = |piece: &Piece| match &piece.ground {
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// Where a block of a file is, in bytes.
-    async fn at(&self, handle: &Handle, block: u64) -> u64 {
+    pub(crate) async fn at(&self, handle: &Handle, block: u64) -> u64 {
         let pieces = self.volume.pieces(&handle.file, block, block + 1).await.expect("known");
         let Ground::Written(extent) = &pieces[0].ground else { panic!("no data") };
         extent.place * BLOCK_BYTES
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// The volume has no finding, and each block of strict files that has a checksum is as that says.
-    async fn is_sound(&self) {
+    pub(crate) async fn is_sound(&self) {
         assert_eq!(self.volume.scan().await, Ok(Vec::new()));
         let scrubbed = self.scrub().await;
         let Scrubbed { checked, unsummed, .. } = scrubbed;

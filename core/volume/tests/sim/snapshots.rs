@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use holdfast_device::sim::SimRandom;
 use holdfast_volume::service::{Caller, FileService, OpenMode, Remove};
-use holdfast_volume::{DifferencesFrom, ErrorKind, Steps, Version, Volume};
+use holdfast_volume::{DifferencesFrom, ErrorKind, GatherFrom, Steps, Version, Volume};
 
 use crate::model::{Files, Model, difference, is_full, read_all};
 
@@ -28,7 +28,10 @@ pub async fn step(volume: &Volume, random: &SimRandom, model: &RefCell<Model>) {
     match random.range(0..8u32) {
         0..3 => create(volume, name, model).await,
         3 => destroy(volume, name, model).await,
-        4 => reclaim(volume, random.chance(2, 3)).await,
+        4 => {
+            reclaim(volume, random.chance(2, 3)).await;
+            gather(volume).await;
+        }
         5..7 => compare(volume, random, model).await,
         _ => {
             let expected = model.borrow().snapshots.clone();
@@ -83,6 +86,16 @@ async fn reclaim(volume: &Volume, goes_on: bool) {
     match volume.reclaim(&Goes(goes_on)).await {
         Ok(_) => assert!(!volume.is_to_be_reclaimed()),
         Err(error) => assert!(!goes_on && error.kind == ErrorKind::Busy, "{error}"),
+    }
+}
+
+/// Files that lie scattered are brought together, as far as others let go of what they have.
+async fn gather(volume: &Volume) {
+    let mut next = Some(GatherFrom::default());
+    while let Some(from) = next {
+        let done = volume.gather(from, 64 << 10).await.expect("it goes through");
+        assert!(done.pieces_after <= done.pieces_before);
+        next = done.next;
     }
 }
 

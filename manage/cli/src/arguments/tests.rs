@@ -94,6 +94,7 @@ const FORMS: &[&str] = &[
     "volume integrity get POOL/VOLUME/DIR/FILE",
     "volume integrity set /MOUNTED/DIR strict --below --wait",
     "volume scrub POOL/VOLUME --wait --priority low",
+    "volume gather POOL/VOLUME --wait --priority low",
     "volume damage POOL/VOLUME",
     "volume journal set POOL/VOLUME --size 32MiB",
     "volume journal show POOL/VOLUME",

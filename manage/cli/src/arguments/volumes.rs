@@ -306,6 +306,15 @@ pub enum VolumeCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Bring together what lies scattered of files, as a job; the volume stays in use
+    ///
+    /// Snapshots and clones scatter what is written over while they are there. What they still have stays where it is.
+    Gather {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// List blocks of strict files that are right in no copy
     Damage {
         /// POOL/VOLUME

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Control;
 use super::{
-    convert, evacuate, inherit, integrity, rebalance, reclaim, repair, replace, restore, scrub, scrub_files, shrink,
-    trim, upgrade, volumes,
+    convert, evacuate, gather, inherit, integrity, rebalance, reclaim, repair, replace, restore, scrub, scrub_files,
+    shrink, trim, upgrade, volumes,
 };
 use crate::engine::OpenPool;
 use crate::error::from_space;
@@ -268,7 +268,8 @@ impl JobSpec {
             | JobKind::Restore
             | JobKind::Inherit
             | JobKind::Integrity
-            | JobKind::ScrubFiles => 0,
+            | JobKind::ScrubFiles
+            | JobKind::Gather => 0,
         }
     }
 
@@ -295,6 +296,7 @@ impl JobSpec {
             JobKind::Inherit => return inherit::run(site, self, pace).await,
             JobKind::Integrity => return integrity::run(site, self, pace).await,
             JobKind::ScrubFiles => return scrub_files::run(site, target, pace).await,
+            JobKind::Gather => return gather::run(site, target, pace).await,
         };
         brought.map_err(|ended| Cut::of_spaces(target.object(), ended))
     }

@@ -202,6 +202,21 @@ pub(crate) async fn trim(
     Ok(taken(engine.trim_volume(format!("{pool}/{volume}"), request).await?))
 }
 
+/// Brings together what lies scattered of the files of a volume since snapshots or clones had it, while the volume is in use.
+/// Answers with the job that does it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/gather", tag = "jobs", operation_id = "volume_gather", request_body = SetPace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It already existed."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn gather(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<SetPace>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.gather_volume(format!("{pool}/{volume}"), request).await?))
+}
+
 /// Where a salvage goes to.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

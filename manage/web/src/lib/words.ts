@@ -85,6 +85,7 @@ const JOBS: Record<Job['kind'], string> = {
   inherit: 'Hand on permissions of',
   integrity: 'Set integrity of',
   'scrub-files': 'Scrub files of',
+  gather: 'Gather files of',
 };
 
 export function jobKind(kind: Job['kind']): string {
