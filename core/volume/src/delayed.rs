@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
+use smallvec::SmallVec;
 
 use crate::change::Need;
 use crate::error::VolumeError;
@@ -53,8 +54,10 @@ const EXTRA_OF_FILE: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Delayed {
     blocks: BTreeMap<u64, IoBuf>,
-    /// Blocks that room is promised to.
+    /// Blocks that room is promised to, and that quotas count.
     pub promised: u64,
+    /// Blocks that other room is promised to than what others have of them.
+    pub moved: u64,
     /// Extents that nodes are promised to.
     extents: usize,
     /// The length that the record says, and whether the record carries the bytes.
@@ -255,11 +258,18 @@ impl Store {
         self.promised.fetch_sub(extents, Ordering::AcqRel);
     }
 
-    /// Promises a file room for more blocks, within its quotas; false, and nothing is promised, where there is none.
-    async fn promise_blocks(&self, file: FileId, blocks: u64) -> Result<bool, VolumeError> {
-        let is_kept = held(&self.rooms).promise(blocks);
-        if !(is_kept || self.add_data_zone().await? && held(&self.rooms).promise(blocks)) {
+    /// Promises a file room for more blocks, within its quotas, and for some that it has already; false, and nothing is
+    /// promised, where there is none.
+    async fn promise_blocks(&self, file: FileId, blocks: u64, moved: u64) -> Result<bool, VolumeError> {
+        if blocks + moved == 0 {
+            return Ok(true);
+        }
+        let is_kept = held(&self.rooms).promise(blocks + moved);
+        if !(is_kept || self.add_data_zone().await? && held(&self.rooms).promise(blocks + moved)) {
             return Ok(false);
+        }
+        if blocks == 0 {
+            return Ok(true);
         }
         let shard = keys::shard(file.number);
         let is_held = self.look([shard], |view| {
@@ -268,7 +278,7 @@ impl Store {
         });
         let is_held = is_held.await;
         if !matches!(is_held, Ok(true)) {
-            held(&self.rooms).take_back(blocks);
+            held(&self.rooms).take_back(blocks + moved);
         }
         is_held
     }
@@ -312,8 +322,7 @@ impl Volume {
             return Ok(false);
         }
         let pieces = self.pieces(file, from, to).await?;
-        // What others have is not written over: it has no place yet that could be promised.
-        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_others(file, piece)) {
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
             return Ok(false);
         }
         let end_block = size / BLOCK_BYTES;
@@ -324,22 +333,28 @@ impl Volume {
             }
         }
         let edges = self.edges(file, offset..end, size, is_inline).await?;
-        let (blocks, extents) = {
+        let is_others: SmallVec<[bool; 4]> = pieces.iter().map(|piece| self.is_others(file, piece)).collect();
+        let (blocks, moved, extents) = {
             let delayed = &held(&file.state).delayed;
-            let new = |is_ground: fn(&Ground) -> bool| -> u64 {
-                let pieces = pieces.iter().filter(|piece| is_ground(&piece.ground));
-                pieces.map(|piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks)).sum()
-            };
-            let spilled = is_inline && size > 0 && from > 0;
-            let blocks = new(|ground| *ground == Ground::Hole) + u64::from(spilled);
-            // A block in the middle of an extent makes three of it.
-            let cut = 2 * new(|ground| matches!(ground, Ground::Unwritten(_)));
-            (blocks, (blocks + cut) as usize + if is_first { EXTRA_OF_FILE } else { 0 })
+            let new = |piece: &Piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks);
+            let (mut blocks, mut cut, mut moved) = (u64::from(is_inline && size > 0 && from > 0), 0, 0);
+            for (piece, is_others) in pieces.iter().zip(is_others) {
+                match piece.ground {
+                    Ground::Hole => blocks += new(piece),
+                    Ground::Unwritten(_) => cut += new(piece),
+                    // What others have is written to another place.
+                    _ if is_others => moved += new(piece),
+                    _ => {}
+                }
+            }
+            // A block in the middle of an extent makes three of it, and what others have of it is noted.
+            let extents = blocks + 2 * cut + 4 * moved;
+            (blocks, moved, extents as usize + if is_first { EXTRA_OF_FILE } else { 0 })
         };
         if extents > 0 && !self.store.promise_nodes(extents) {
             return Ok(false);
         }
-        let is_promised = if blocks > 0 { self.store.promise_blocks(file.id, blocks).await } else { Ok(true) };
+        let is_promised = self.store.promise_blocks(file.id, blocks, moved).await;
         if !matches!(is_promised, Ok(true)) {
             self.store.take_back_nodes(extents);
             return is_promised;
@@ -354,6 +369,7 @@ impl Volume {
             let delayed = &mut state.delayed;
             let before = delayed.blocks.len();
             delayed.promised += blocks;
+            delayed.moved += moved;
             delayed.extents += extents;
             if number.is_some() {
                 (delayed.number, delayed.recorded) = (number, (size, is_inline));
@@ -425,11 +441,15 @@ impl Volume {
         Ok(matches!(pieces.first(), Some(Piece { ground: Ground::Written(_), .. })))
     }
 
-    /// Blocks of a file found their places; of what they were promised, so many blocks of room were needed.
-    pub(crate) fn note_placed(&self, file: &File, targets: &[Target], promised: u64, recorded: (u64, bool)) {
+    /// Blocks of a file found their places, and have what was promised to them.
+    pub(crate) fn note_placed(&self, file: &File, targets: &[Target], recorded: (u64, bool)) {
+        let promised = |is_moved: bool| -> u64 {
+            targets.iter().filter(|target| target.is_moved() == is_moved).map(Target::promised).sum()
+        };
         let mut state = held(&file.state);
         let gone: usize = targets.iter().map(|target| state.delayed.remove(target.blocks())).sum();
-        state.delayed.promised = state.delayed.promised.saturating_sub(promised);
+        state.delayed.promised = state.delayed.promised.saturating_sub(promised(false));
+        state.delayed.moved = state.delayed.moved.saturating_sub(promised(true));
         state.delayed.recorded = recorded;
         self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
     }
@@ -464,7 +484,7 @@ impl Volume {
             self.waiting.remove(number);
         }
         held(&self.waiting.failing).remove(&file.id.number);
-        held(&self.store.rooms).take_back(delayed.promised);
+        held(&self.store.rooms).take_back(delayed.promised + delayed.moved);
         self.store.take_back_nodes(delayed.extents);
         self.store.ledger.let_go(file.id.number);
         self.open.let_go(file.id.number);

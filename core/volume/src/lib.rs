@@ -118,6 +118,7 @@ mod reparse;
 mod replay;
 mod room;
 mod rooms;
+mod runs;
 pub mod salvage;
 mod scan;
 mod scrub;

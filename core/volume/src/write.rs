@@ -22,10 +22,11 @@ use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece, Pieces};
 use crate::integrity::sum_targets;
 use crate::keys;
-use crate::open_files::{File, Handle};
+use crate::open_files::{File, Handle, State};
 use crate::page::crc_of;
 use crate::record::INLINE_BYTES;
 use crate::rooms::{self, Found};
+use crate::runs::{Placed, data_of, runs};
 use crate::store::held;
 use crate::sums::MOST_SUMMED;
 use crate::superblock::CHECKSUMS;
@@ -74,13 +75,15 @@ pub(crate) struct Target {
     is_new: bool,
     /// Blocks of that room that were promised.
     promised: u32,
+    /// Whether the file has other room for it already, which it lets go of.
+    is_moved: bool,
     /// Whether the file has data there already.
     pub is_written: bool,
 }
 
 impl Target {
     pub fn old(block: u64, extent: Extent, is_written: bool) -> Self {
-        Self { block, extent, is_new: false, promised: 0, is_written }
+        Self { block, extent, is_new: false, promised: 0, is_moved: false, is_written }
     }
 
     /// The blocks of the file.
@@ -96,6 +99,11 @@ impl Target {
     /// Blocks that were promised.
     pub fn promised(&self) -> u64 {
         self.promised.into()
+    }
+
+    /// Whether the file has other room for them already, which it lets go of.
+    pub fn is_moved(&self) -> bool {
+        self.is_moved
     }
 }
 
@@ -397,7 +405,8 @@ impl Volume {
             Room::Promised => (holes, None),
         };
         // No more than the file's own: others rely on theirs.
-        let mut promised = if room == Room::Promised { held(&file.state).delayed.promised } else { 0 };
+        let promised = |state: &State| (state.delayed.promised, state.delayed.moved);
+        let (mut promised, mut moved) = if room == Room::Promised { promised(&held(&file.state)) } else { (0, 0) };
         for piece in pieces {
             if targets.len() >= most {
                 break;
@@ -431,7 +440,8 @@ impl Volume {
                         }
                         let want = (end - at).min(fitting).min(longest.into()) as u32;
                         let is_appended = at * BLOCK_BYTES >= size;
-                        let own = if is_more { promised.min(want.into()) as u32 } else { 0 };
+                        let kept = if is_more { &mut promised } else { &mut moved };
+                        let own = (*kept).min(want.into()) as u32;
                         let found = self.set_aside(file, at, goal, want, is_appended, own).await;
                         let (place, blocks) = match found {
                             Ok(found) => found,
@@ -442,8 +452,9 @@ impl Volume {
                         let birth = held(&self.store.rooms).coming();
                         let extent = Extent { place, blocks, birth, is_written: true, is_shared: false, sums: None };
                         let own = own.min(blocks);
-                        promised -= u64::from(own);
-                        targets.push(Target { is_new: true, promised: own, ..Target::old(at, extent, false) });
+                        *kept -= u64::from(own);
+                        let target = Target::old(at, extent, false);
+                        targets.push(Target { is_new: true, promised: own, is_moved: !is_more, ..target });
                         at += u64::from(blocks);
                         left -= if is_more { u64::from(blocks) } else { 0 };
                     }
@@ -541,7 +552,7 @@ impl Volume {
         for target in targets().filter(|target| !target.is_new) {
             self.store.settle_blocks(target.extent.place, target.extent.blocks.into()).await?;
         }
-        let mut writes = Vec::with_capacity(segments.len() + 1);
+        let mut parts: Vec<Placed> = Vec::with_capacity(segments.len() + 1);
         let count: usize = segments.iter().map(|segment| segment.data.len() / BLOCK).sum();
         let mut sums = Vec::with_capacity(if may_prove && count <= MOST_SUMS { count } else { 0 });
         for target in targets() {
@@ -564,11 +575,12 @@ impl Volume {
                             crc: known(place).unwrap_or_else(|| crc_of(block)),
                         }));
                     }
-                    writes.push(self.store.device.write(place * BLOCK_BYTES, part, Durability::Cached));
+                    parts.push((place, part));
                 }
             }
         }
-        all(writes).await?;
+        let write = |run: &[Placed]| self.store.device.write(run[0].0 * BLOCK_BYTES, data_of(run), Durability::Cached);
+        all(runs(&parts).map(write)).await?;
         Ok(sums)
     }
 

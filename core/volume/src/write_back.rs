@@ -1,7 +1,7 @@
 //! Data that waited in memory, written to its place.
 //!
 //! ```text
-//!   file locked alone ─▶ 4 MiB of blocks ─▶ those over data of the file, in place
+//!   file locked alone ─▶ 4 MiB of blocks ─▶ those over data that is the file's alone, in place
 //!                                           others, in room beside what lies before them ─▶ extents and length changed
 //! ```
 //!
@@ -124,7 +124,7 @@ impl Volume {
             (state.size, state.delayed.recorded)
         };
         let target = |piece: &Piece| match &piece.ground {
-            // Nothing comes to wait over what others have, and neither snapshots nor clones are made while anything waits.
+            // Neither snapshots nor clones are made while anything waits: what is nobody else's stays so.
             Ground::Written(extent)
                 if !self.is_others(file, piece)
                     && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
@@ -140,7 +140,7 @@ impl Volume {
         self.note_overwrite(file).await?;
         self.write_targets(segments, &targets, |_| true, false).await?;
         held(&file.state).written = self.store.data.note();
-        self.note_placed(file, &targets, 0, recorded);
+        self.note_placed(file, &targets, recorded);
         Ok(true)
     }
 
@@ -193,7 +193,7 @@ impl Volume {
             view.follow_data();
             let is_own = |sum: &BlockSum| some.iter().any(|target| target.places().contains(&sum.place));
             view.prove_data(&sums.iter().copied().filter(is_own).collect::<Vec<_>>());
-            view.redeem(some.iter().map(Target::promised).sum());
+            view.redeem(some.iter().filter(|target| !target.is_moved()).map(Target::promised).sum());
             // It was counted when it was accepted.
             view.enforce(Enforce::Nothing);
             let stamped = self.stamp(file, &mut record);
@@ -207,7 +207,7 @@ impl Volume {
             state.note_stamped(stamped);
         }
         let some = &targets[..count];
-        self.note_placed(file, some, some.iter().map(Target::promised).sum(), (size, false));
+        self.note_placed(file, some, (size, false));
         Ok(count)
     }
 }
