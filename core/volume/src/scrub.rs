@@ -181,6 +181,8 @@ impl Volume {
         is_wanted: impl Fn(&Record) -> bool,
         done: &mut Scrubbed,
     ) -> Result<(), VolumeError> {
+        // What waits for its place is right, whatever it is to be written over.
+        _ = of.write_back(number).await;
         let record = match of.store.look([keys::shard(number)], |view| judge::record(view, number)).await {
             Ok(Some(record)) => record,
             // It went meanwhile, or a scan tells of it.

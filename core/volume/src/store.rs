@@ -362,10 +362,18 @@ impl Store {
                     return Ok(true);
                 }
             }
-            if !Box::pin(self.turn_over(Holder::Nodes)).await? {
+            // One that would have to be left to nodes is not taken from them: they would take it back, without end.
+            if !self.may_spare_nodes() || !Box::pin(self.turn_over(Holder::Nodes)).await? {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether there are more zones than are left to nodes once those give up what they can.
+    fn may_spare_nodes(&self) -> bool {
+        let (margin, in_use) = (self.needed(0, Need::More), self.zones_in_use());
+        let (zones, rooms) = (held(&self.zones), held(&self.rooms));
+        zones_left(in_use, &zones, &rooms) + zones.spare(margin) + zones.closed() > self.kept_zones()
     }
 
     async fn name_zone(&self, zone: u32, value: Vec<u8>) -> Result<(), VolumeError> {

@@ -231,6 +231,11 @@ impl Zones {
         self.closed
     }
 
+    /// Zones that are being emptied.
+    pub fn closed(&self) -> u32 {
+        self.closed.is_some().into()
+    }
+
     /// Gives out of a zone again that could not be emptied.
     pub fn open_again(&mut self, zone: u32) {
         self.closed.take_if(|closed| *closed == zone);

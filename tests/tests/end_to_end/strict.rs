@@ -124,3 +124,38 @@ fn damage_is_healed_or_told_until_it_is_put_right() {
     let refused = daemon.cli(&["volume", "integrity", "set", "tank/files/none", "strict"]).refused();
     assert!(refused.contains("does not exist"), "{refused}");
 }
+
+#[test]
+fn what_is_wrong_in_one_copy_is_put_right_before_rows_move() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 4, "256MiB");
+    let shape = ["--size", "64MiB", "--layout", "mirror", "--columns", "1", "--integrity", "none"];
+    daemon.please(&[&["volume", "create", "tank/files"], &shape[..]].concat());
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    std::fs::create_dir(format!("{directory}/safe")).expect("made");
+    daemon.please(&["volume", "integrity", "set", "tank/files/safe", "strict"]);
+    std::fs::write(format!("{directory}/safe/data"), (0..BLOCKS).flat_map(block).collect::<Vec<u8>>())
+        .expect("written");
+    daemon.please(&["volume", "unmount", "tank/files"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    // Each copy once, whichever the rows are moved from.
+    for (number, disks) in [(7, disks.clone()), (8, disks.iter().rev().cloned().collect())] {
+        spoil(&disks, number, 1);
+    }
+    let holder = daemon.json(&["disk", "list"]);
+    let holder = holder.as_array().expect("a list").iter().min_by_key(|disk| disk["free_bytes"].as_u64());
+    let holder = holder.expect("there are disks")["id"].as_str().expect("an id").to_owned();
+    daemon.please(&["disk", "evacuate", &holder, "--wait"]);
+    assert_eq!(read(&daemon, &directory, 7).expect("read"), block(7));
+    assert_eq!(read(&daemon, &directory, 8).expect("read"), block(8));
+    for (number, disks) in [(9, disks.clone()), (10, disks.iter().rev().cloned().collect())] {
+        spoil(&disks, number, 1);
+    }
+    daemon.please(&["space", "convert", "tank/files", "--layout", "parity", "--columns", "3", "--wait"]);
+    for number in 0..BLOCKS {
+        assert_eq!(read(&daemon, &directory, number).expect("read"), block(number), "block {number}");
+    }
+    let damage = daemon.json(&["volume", "damage", "tank/files"]);
+    assert_eq!(damage.as_array().map(Vec::len), Some(0), "{damage}");
+}

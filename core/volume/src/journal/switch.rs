@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_model::ByteSize;
 
-use super::{FIRST_USN, Header, KEY_JOURNAL, Note, Reasons, note_key, noted_file, state};
+use super::{FIRST_USN, Header, KEY_JOURNAL, MOST_USN, Note, Reasons, note_key, noted_file, state};
 use crate::change::{Need, Stop, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
@@ -114,7 +114,11 @@ impl Volume {
             let slack_bytes = max_bytes / SLACK_PART;
             let header = match before {
                 Some(before) if before.is_on => Header { max_bytes, slack_bytes, ..before },
-                _ => Header { is_on: true, id: ticks.max(last + 1), max_bytes, slack_bytes, first: next, next },
+                _ => {
+                    // Whoever followed an earlier one to its end stands before this one, and is told of the gap.
+                    let next = if before.is_some() { (next + 8).min(MOST_USN) } else { next };
+                    Header { is_on: true, id: ticks.max(last + 1), max_bytes, slack_bytes, first: next, next }
+                }
             };
             self.store.check_nodes(state::nodes_for(&header), Need::More)?;
             put_header(view, &header)

@@ -1,10 +1,17 @@
 //! Volumes without a zone that is nobody's, whose free room is in small pieces.
 
-use holdfast_device::IoSlice;
-use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
-use holdfast_volume::ErrorKind;
-use holdfast_volume::service::{Caller, FileService, Remove};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::{join, join_all, join3};
+use holdfast_device::IoSlice;
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_harness::over_seeds;
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::{Caller, FileService, Flush, Remove};
+
+use crate::model::is_full;
 use crate::plain::{NEW, WRITING, new_volume};
 
 const MIB: usize = 1 << 20;
@@ -128,4 +135,71 @@ fn room_that_one_kind_of_use_had_is_there_for_another() {
         assert_eq!(volume.scan().await, Ok(Vec::new()), "as opened again");
     });
     ran.expect("powered");
+}
+
+/// Writes pieces of some files of its own until it is told to end.
+async fn write_pieces(volume: &holdfast_volume::Volume, random: &SimRandom, own: u32, is_over: &Cell<bool>) {
+    let caller = Caller::default();
+    while !is_over.get() {
+        let name = format!("f{own} {}", random.range(0..5u32)).into_bytes();
+        let made = match volume.create(&caller, volume.root(), &name, &NEW).await {
+            Err(error) if error.kind == ErrorKind::Exists => {
+                volume.lookup(&caller, volume.root(), &name).await.map(|found| found.expect("it is there"))
+            }
+            made => made,
+        };
+        let Ok(facts) = made.inspect_err(|error| assert!(is_full(error.kind), "{error}")) else { continue };
+        let handle = volume.open(&caller, facts.id, WRITING).await.expect("opened");
+        let (at, len) = (random.range(0..700_000u64), random.range(1..150_000usize));
+        let written = volume.write(&handle, at, IoSlice::padded(&vec![7; len]), len).await;
+        assert!(written.as_ref().is_ok_and(|done| *done > 0) || is_full(written.expect_err("refused").kind));
+        if random.chance(1, 5)
+            && let Err(error) = volume.flush(facts.id, Flush::All).await
+        {
+            assert!(is_full(error.kind), "{error}");
+        }
+        volume.close(handle).await.expect("closed");
+    }
+}
+
+#[test]
+fn writers_of_a_full_volume_and_snapshots_do_not_wait_for_each_other_for_good() {
+    over_seeds(20, |seed| {
+        let sim = Sim::new(seed);
+        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 16 << 20, garbage: false, ..SimDiskSpec::default() });
+        let (random, clock) = (sim.random(), sim.clock());
+        let ran = sim.run(async move {
+            let (volume, is_over) = (Arc::new(new_volume(disk).await), Cell::new(false));
+            let writers = join_all((0..3).map(|own| write_pieces(&volume, &random, own, &is_over)));
+            let kept = async {
+                for number in 0..40 {
+                    let name = format!("s{number}");
+                    let made = volume.create_snapshot(&name).await;
+                    if let Err(error) = &made {
+                        assert!(is_full(error.kind) || error.kind == ErrorKind::Busy, "{error}");
+                    }
+                    if made.is_ok() && random.chance(2, 3) {
+                        volume.destroy_snapshot(&name).await.expect("destroyed");
+                    }
+                    clock.sleep(Duration::from_millis(50)).await;
+                }
+                is_over.set(true);
+            };
+            let used = async {
+                join(writers, kept).await;
+                volume.shut_down().await.expect("closed");
+            };
+            let watched = async {
+                for _ in 0..60 {
+                    clock.sleep(Duration::from_secs(10)).await;
+                    if is_over.get() {
+                        return;
+                    }
+                }
+                panic!("they wait for each other");
+            };
+            join3(volume.clone().maintain(clock.clone()), used, watched).await;
+        });
+        ran.expect("it comes to its end");
+    });
 }

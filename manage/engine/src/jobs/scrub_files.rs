@@ -32,6 +32,21 @@ impl Engine {
     }
 }
 
+/// Puts strict files right that lie on spaces without checksums whose rows are about to be moved: of copies that differ these
+/// would take any. What is lost already is kept as that.
+pub(super) async fn before_moving(site: &Site, kind: JobKind, control: &Control) -> Result<(), Cut> {
+    for (volume, target) in site.open.volumes_on_bare(&site.spaces, kind == JobKind::Convert) {
+        let mut next = Some(ScrubFrom::default());
+        while let Some(from) = next {
+            control.step(STEP_BYTES).await.map_err(|_| Cut::Stopped)?;
+            // What is found goes the way of what reads find.
+            let done = volume.scrub(from, STEP_BYTES).await.map_err(|error| failed(&target, &error))?;
+            next = done.next;
+        }
+    }
+    Ok(())
+}
+
 /// Scrubs.
 pub(super) async fn run(site: &Site, target: &Target, control: &Control) -> Result<Outcome, Cut> {
     let volume = volume_of(site, target)?;

@@ -276,6 +276,12 @@ impl JobSpec {
     /// Does its work, on a reactor.
     pub(super) async fn run(&self, site: &Site, pace: &Control) -> Result<Outcome, Cut> {
         let target = &self.target;
+        if matches!(
+            self.kind,
+            JobKind::Convert | JobKind::Repair | JobKind::Evacuate | JobKind::Replace | JobKind::Rebalance
+        ) {
+            scrub_files::before_moving(site, self.kind, pace).await?;
+        }
         let brought = match self.kind {
             JobKind::Scrub => scrub::run(site, pace).await,
             JobKind::Convert => convert::run(site, self.provisioning, pace).await,

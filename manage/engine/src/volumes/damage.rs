@@ -12,13 +12,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_api::{Condition, DamagedBlock, Severity};
-use holdfast_model::{Reason, Uuid, counted};
+use holdfast_model::{Integrity, Reason, Uuid, counted};
 use holdfast_pool::{Pool, PoolError};
+use holdfast_space::Space;
 use holdfast_volume::{DamageOutcome, Volume, VolumeError};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, from_pool};
+use crate::jobs::Target;
 
 /// What the names of documents begin with that tell what volumes lost.
 const LOST: &str = "lost/";
@@ -127,6 +129,21 @@ impl OpenPool {
             // Another one may have known more meanwhile, and come before.
             written = lost;
         }
+    }
+
+    /// Open volumes on any of these spaces that has no checksums, or is being given some. On a reactor.
+    pub(crate) fn volumes_on_bare(&self, spaces: &[Arc<Space>], is_converted: bool) -> Vec<(Arc<Volume>, Target)> {
+        let is_bare = |id: Uuid| {
+            let record = spaces.iter().map(|space| space.record()).find(|record| record.uuid == id);
+            record.is_some_and(|record| is_converted || record.shape.integrity == Integrity::None)
+        };
+        let volumes = self.volumes();
+        let bare = volumes.values().filter(|live| is_bare(live.known.space));
+        bare.filter_map(|live| {
+            let target = Target::volume(self, live.known.id, &live.known.name);
+            Some((live.open.as_ref()?.volume.clone(), target))
+        })
+        .collect()
     }
 
     /// What is known to be lost of a volume, with what reads found just now. On a reactor.
