@@ -35,6 +35,7 @@ impl Engine {
 /// Scrubs.
 pub(super) async fn run(site: &Site, target: &Target, control: &Control) -> Result<Outcome, Cut> {
     let volume = volume_of(site, target)?;
+    let before: Vec<LostBlock> = volume.damaged_blocks().iter().filter_map(LostBlock::of).collect();
     let (mut checked, mut healed, mut unsummed, mut unreadable) = (0, 0, 0, 0);
     let mut lost: BTreeSet<LostBlock> = BTreeSet::new();
     let mut next = Some(ScrubFrom::default());
@@ -48,7 +49,7 @@ pub(super) async fn run(site: &Site, target: &Target, control: &Control) -> Resu
         next = done.next;
     }
     let lost: Vec<LostBlock> = lost.into_iter().collect();
-    site.open.note_scrubbed(target.id, &lost).await.map_err(|error| {
+    site.open.note_scrubbed(target.id, &lost, &before).await.map_err(|error| {
         let next = "see the health of its pool, and scrub again";
         Cut::Failed(ApiError::new(Code::Failed, target.object(), format!("what was found is not kept: {error}"), next))
     })?;

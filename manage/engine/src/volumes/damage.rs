@@ -112,12 +112,17 @@ impl OpenPool {
         }
     }
 
-    /// Keeps what a scrub found to its end in place of what was known. On a reactor.
-    pub(crate) async fn note_scrubbed(&self, id: Uuid, found: &[LostBlock]) -> Result<(), PoolError> {
+    /// Keeps what a scrub found to its end in place of what was known. The volume remembers what was found `before` the scrub
+    /// began, also what is whole again: that is no news. On a reactor.
+    pub(crate) async fn note_scrubbed(
+        &self,
+        id: Uuid,
+        found: &[LostBlock],
+        before: &[LostBlock],
+    ) -> Result<(), PoolError> {
         if let Some(live) = self.volumes().values_mut().find(|live| live.known.id == id) {
             live.damage.lost = found.iter().copied().take(MOST_KEPT).collect();
-            // What is found again later is told again.
-            live.damage.told.clone_from(&live.damage.lost);
+            live.damage.told = found.iter().chain(before).copied().collect();
         }
         self.keep_lost(id).await
     }
