@@ -1,6 +1,7 @@
 // The lists that several pages show, each fetched once for all of them.
 import { call } from './api/client';
 import type {
+  DamagedBlock,
   EvacuationPlan,
   Job,
   SnapshotSchedule,
@@ -54,6 +55,13 @@ export function volumeResource(pool: string, volume: string) {
 export function findingsResource(pool: string, volume: string) {
   return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeFinding[]> =>
     call('get', '/volumes/{pool}/{volume}/findings', { path: { pool, volume }, signal }),
+  );
+}
+
+/** Blocks of a volume that are right in no copy. */
+export function damageResource(pool: string, volume: string) {
+  return new Resource(['volumes', 'jobs'], (signal): Promise<DamagedBlock[]> =>
+    call('get', '/volumes/{pool}/{volume}/damage', { path: { pool, volume }, signal }),
   );
 }
 

@@ -36,6 +36,7 @@ export const PAGES: readonly Shown[] = [
   { name: 'space', path: '/spaces/tank/vm', heading: 'tank/vm' },
   { name: 'volumes', path: '/volumes', heading: 'Volumes' },
   { name: 'volume', path: '/volumes/tank/files', heading: 'tank/files' },
+  { name: 'volume-integrity', path: '/volumes/tank/files', heading: 'tank/files', then: press('Integrity…') },
   { name: 'exports', path: '/exports?export=vm', heading: 'Exports' },
   { name: 'jobs', path: '/jobs', heading: 'Jobs' },
   { name: 'events', path: '/events', heading: 'Events' },
