@@ -96,6 +96,9 @@ const CHANGES: [string, string, unknown, 'operator' | 'administrator'][] = [
   ['GET', '/volumes/tank/files/integrity?path=/', null, 'operator'],
   ['PUT', '/volumes/tank/files/integrity', { path: '/', mode: 'strict' }, 'operator'],
   ['POST', '/volumes/tank/files/scrub', {}, 'operator'],
+  ['PUT', '/volumes/tank/files/journal', {}, 'operator'],
+  ['GET', '/volumes/tank/files/journal/entries', null, 'operator'],
+  ['DELETE', '/volumes/tank/files/journal', null, 'administrator'],
   ['POST', '/exports', { space: 'tank/vm', name: 'x' }, 'operator'],
   ['DELETE', '/exports/vm', null, 'operator'],
   ['POST', '/spaces/tank/vm/scrub', {}, 'operator'],
@@ -147,5 +150,6 @@ test('everything is as it was', { skip }, async () => {
   assert.equal((await on.server.get<unknown[]>('/spaces')).length, 2);
   const integrity = await on.server.get<{ mode: string }>('/volumes/tank/files/integrity?path=/');
   assert.equal(integrity.mode, 'pass-through');
+  assert.equal((await on.server.ask('GET', '/volumes/tank/files/journal')).status, 404);
   assert.deepEqual(on.troubles, []);
 });

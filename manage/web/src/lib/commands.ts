@@ -241,6 +241,9 @@ export const volume = {
   integritySet: (volume: string, path: string, mode: IntegrityMode, below: boolean, how: Pace = {}) =>
     holdfast('volume', 'integrity', 'set', `${volume}${path}`, mode, below && '--below', pace(how)),
   scrub: (volume: string, how: Pace = {}) => holdfast('volume', 'scrub', volume, pace(how)),
+  journalSet: (volume: string, bytes: number | null) => holdfast('volume', 'journal', 'set', volume, size('--size', bytes)),
+  journalRead: (volume: string) => holdfast('volume', 'journal', 'read', volume),
+  journalRemove: (volume: string) => holdfast('volume', 'journal', 'remove', volume, '--yes'),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),

@@ -1,5 +1,5 @@
 // The lists that several pages show, each fetched once for all of them.
-import { call } from './api/client';
+import { ApiFailure, call } from './api/client';
 import type {
   DamagedBlock,
   EvacuationPlan,
@@ -8,6 +8,7 @@ import type {
   Space,
   Volume,
   VolumeFinding,
+  VolumeJournal,
   VolumeQuota,
   VolumeSnapshot,
 } from './api/types';
@@ -63,6 +64,18 @@ export function damageResource(pool: string, volume: string) {
   return new Resource(['volumes', 'jobs'], (signal): Promise<DamagedBlock[]> =>
     call('get', '/volumes/{pool}/{volume}/damage', { path: { pool, volume }, signal }),
   );
+}
+
+/** The change journal of a volume; null while it is off. */
+export function journalResource(pool: string, volume: string) {
+  return new Resource(['volumes'], async (signal): Promise<VolumeJournal | null> => {
+    try {
+      return await call('get', '/volumes/{pool}/{volume}/journal', { path: { pool, volume }, signal });
+    } catch (thrown) {
+      if (thrown instanceof ApiFailure && thrown.code === 'not-found') return null;
+      throw thrown;
+    }
+  });
 }
 
 /** The quotas of a volume. */
