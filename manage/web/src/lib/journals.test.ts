@@ -72,6 +72,18 @@ test('it keeps so many pages, and goes back by those that it gave up', async () 
   assert.deepEqual(usns(reader), positions(8 + 80 * 5 * PAGE, 20 * PAGE));
 });
 
+test('what it reads again reaches no further than where it goes on', async () => {
+  const journal = new Journal();
+  const reader = new JournalReader(journal.ask);
+  for (let time = 0; time < 22; time += 1) {
+    journal.write(600);
+    await reader.newer();
+  }
+  await reader.older();
+  await reader.older();
+  assert.deepEqual(usns(reader), positions(8, 20 * 600));
+});
+
 test('it says that records in between are gone, and offers none that were cut', async () => {
   const journal = new Journal();
   journal.write(22 * PAGE);
