@@ -1,18 +1,12 @@
 // Everybody can use every page: axe-core finds nothing against WCAG 2.2 AA, in light and dark, on a desktop and a phone; nothing is
 // wider than the window; and what can be done can be done by keyboard.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import type { AxeResults } from 'axe-core';
-import type { Page } from 'playwright-core';
+import { check } from './support/axe.ts';
 import { DESKTOP, open, PHONE, visit } from './support/browser.ts';
 import { come, furnish, OPEN_PAGES, PAGES } from './support/pages.ts';
 import { scene, skip } from './support/scene.ts';
 import { Server } from './support/server.ts';
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
 
 const on = scene(8, 1, furnish);
 let empty: Server;
@@ -20,30 +14,6 @@ before(async () => {
   if (!skip) empty = await Server.start(3);
 });
 after(() => empty?.stop());
-
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  const found = await page.evaluate(
-    (rules) =>
-      (globalThis as unknown as { axe: { run(what: Document, how: object): Promise<AxeResults> } }).axe.run(document, {
-        runOnly: rules,
-      }),
-    RULES,
-  );
-  return found.violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target.join(' ')} ${node.failureSummary ?? ''}`).join('; ')}`,
-  );
-}
-
-/** How far the page reaches beyond its window, to the right. */
-const overhang = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-
-async function check(page: Page, name: string): Promise<void> {
-  assert.deepEqual(await violations(page), [], name);
-  // Neither the compiler nor the page complains when an object is written where its name is meant.
-  assert.ok(!(await page.content()).includes('[object Object]'), `${name} shows an object instead of its name`);
-  assert.ok((await overhang(page)) <= 0, `${name} is wider than the window`);
-}
 
 for (const [size, viewport] of [
   ['desktop', DESKTOP],

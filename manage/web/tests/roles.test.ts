@@ -6,7 +6,11 @@ import { settled, visit } from './support/browser.ts';
 import { mirrored, scene, skip } from './support/scene.ts';
 import { PASSWORD, sizeOf } from './support/server.ts';
 
-const on = scene(5, 1, (server) => mirrored(server, 'vm', sizeOf('64MiB')));
+const on = scene(5, 1, async (server) => {
+  await mirrored(server, 'vm', sizeOf('64MiB'));
+  const space = { name: 'tank/files', layout: 'mirror', copies: 2, columns: 1, size_bytes: sizeOf('64MiB') };
+  await server.post('/volumes', { name: 'tank/files', space });
+});
 
 /** Buttons that change nothing of the server: they sort, filter, copy, close, or are about one's own account. */
 const HARMLESS =
@@ -45,6 +49,7 @@ const PAGES: [string, string][] = [
   ['/spaces', 'Spaces'],
   ['/spaces/tank/vm', 'tank/vm'],
   ['/volumes', 'Volumes'],
+  ['/volumes/tank/files', 'tank/files'],
   ['/exports?export=vm', 'Exports'],
   ['/jobs', 'Jobs'],
   ['/events', 'Events'],
@@ -88,6 +93,12 @@ const CHANGES: [string, string, unknown, 'operator' | 'administrator'][] = [
   ['POST', '/spaces', { name: 'tank/x', layout: 'simple', size_bytes: 4096 }, 'operator'],
   ['POST', '/volumes', { name: 'tank/x', on: 'tank/vm' }, 'operator'],
   ['DELETE', '/volumes/tank/x', null, 'administrator'],
+  ['GET', '/volumes/tank/files/integrity?path=/', null, 'operator'],
+  ['PUT', '/volumes/tank/files/integrity', { path: '/', mode: 'strict' }, 'operator'],
+  ['POST', '/volumes/tank/files/scrub', {}, 'operator'],
+  ['PUT', '/volumes/tank/files/journal', {}, 'operator'],
+  ['GET', '/volumes/tank/files/journal/entries', null, 'operator'],
+  ['DELETE', '/volumes/tank/files/journal', null, 'administrator'],
   ['POST', '/exports', { space: 'tank/vm', name: 'x' }, 'operator'],
   ['DELETE', '/exports/vm', null, 'operator'],
   ['POST', '/spaces/tank/vm/scrub', {}, 'operator'],
@@ -136,6 +147,9 @@ test('who is not logged in is led to the login, and on from there', { skip }, as
 
 test('everything is as it was', { skip }, async () => {
   assert.equal((await on.server.get<unknown[]>('/exports')).length, 1);
-  assert.equal((await on.server.get<unknown[]>('/spaces')).length, 1);
+  assert.equal((await on.server.get<unknown[]>('/spaces')).length, 2);
+  const integrity = await on.server.get<{ mode: string }>('/volumes/tank/files/integrity?path=/');
+  assert.equal(integrity.mode, 'pass-through');
+  assert.equal((await on.server.ask('GET', '/volumes/tank/files/journal')).status, 404);
   assert.deepEqual(on.troubles, []);
 });

@@ -1,26 +1,17 @@
 // A volume by the console: created, mounted, unmounted by somebody else, mounted again, grown, shrunk and destroyed.
 import assert from 'node:assert/strict';
-import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { spawnSync } from 'node:child_process';
 import { visit } from './support/browser.ts';
+import { mountable } from './support/mounts.ts';
 import { scene, skip as without } from './support/scene.ts';
 import { run, sizeOf } from './support/server.ts';
 
 interface Volume {
   size_bytes: number;
   mount: { directory: string; mounted: boolean } | null;
-}
-
-/** Mounting needs root and the kernel's FUSE. */
-function mountable(): boolean {
-  try {
-    accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
-    return process.getuid?.() === 0;
-  } catch {
-    return false;
-  }
 }
 
 const skip = without || (mountable() ? false : 'mounting needs root and /dev/fuse');

@@ -1,5 +1,5 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
-import type { LayoutKind, RestoreSnapshot, SetSnapshotRule, SetVolumeQuota, VolumeQuota } from './api/types';
+import type { IntegrityMode, LayoutKind, RestoreSnapshot, SetSnapshotRule, SetVolumeQuota, VolumeQuota } from './api/types';
 import type { CreateExport, CreateSpace, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
@@ -238,6 +238,12 @@ export const volume = {
     holdfast('volume', 'quota', 'remove', volume, option(kind === 'tree' ? '--path' : `--${kind}`, name)),
   aclSet: (volume: string, path: string, sddl: string, below: boolean) =>
     holdfast('volume', 'acl', 'set', `${volume}${path}`, option('--sddl', sddl), below && '--below'),
+  integritySet: (volume: string, path: string, mode: IntegrityMode, below: boolean, how: Pace = {}) =>
+    holdfast('volume', 'integrity', 'set', `${volume}${path}`, mode, below && '--below', pace(how)),
+  scrub: (volume: string, how: Pace = {}) => holdfast('volume', 'scrub', volume, pace(how)),
+  journalSet: (volume: string, bytes: number | null) => holdfast('volume', 'journal', 'set', volume, size('--size', bytes)),
+  journalRead: (volume: string) => holdfast('volume', 'journal', 'read', volume),
+  journalRemove: (volume: string) => holdfast('volume', 'journal', 'remove', volume, '--yes'),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),

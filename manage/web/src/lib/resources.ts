@@ -1,12 +1,14 @@
 // The lists that several pages show, each fetched once for all of them.
-import { call } from './api/client';
+import { ApiFailure, call } from './api/client';
 import type {
+  DamagedBlock,
   EvacuationPlan,
   Job,
   SnapshotSchedule,
   Space,
   Volume,
   VolumeFinding,
+  VolumeJournal,
   VolumeQuota,
   VolumeSnapshot,
 } from './api/types';
@@ -55,6 +57,25 @@ export function findingsResource(pool: string, volume: string) {
   return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeFinding[]> =>
     call('get', '/volumes/{pool}/{volume}/findings', { path: { pool, volume }, signal }),
   );
+}
+
+/** Blocks of a volume that are right in no copy. */
+export function damageResource(pool: string, volume: string) {
+  return new Resource(['volumes', 'jobs'], (signal): Promise<DamagedBlock[]> =>
+    call('get', '/volumes/{pool}/{volume}/damage', { path: { pool, volume }, signal }),
+  );
+}
+
+/** The change journal of a volume; null while it is off. */
+export function journalResource(pool: string, volume: string) {
+  return new Resource(['volumes'], async (signal): Promise<VolumeJournal | null> => {
+    try {
+      return await call('get', '/volumes/{pool}/{volume}/journal', { path: { pool, volume }, signal });
+    } catch (thrown) {
+      if (thrown instanceof ApiFailure && thrown.code === 'not-found') return null;
+      throw thrown;
+    }
+  });
 }
 
 /** The quotas of a volume. */

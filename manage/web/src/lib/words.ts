@@ -92,6 +92,11 @@ export function jobKind(kind: Job['kind']): string {
   return JOBS[kind];
 }
 
+/** What stands before the object of a job where the kind is a title: `Scrub of`, `Count quotas of`. */
+export function jobKindOf(kind: Job['kind']): string {
+  return JOBS[kind].endsWith(' of') ? JOBS[kind] : `${JOBS[kind]} of`;
+}
+
 /** `Two-way mirror`, `Single parity`, … */
 export function layoutName(layout: LayoutKind, copies: number, parity: number): string {
   if (layout === 'simple') return 'Simple';

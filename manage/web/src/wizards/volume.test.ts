@@ -11,6 +11,7 @@ const form: VolumeForm = {
   resilience: 'mirror-2',
   size: '1GiB',
   thin: true,
+  checksums: true,
   caseSensitive: false,
 };
 
@@ -19,6 +20,11 @@ test('a new space is called like its volume', () => {
     name: 'tank/files',
     space: { name: 'tank/files', layout: 'mirror', copies: 2, size_bytes: 1024 ** 3, thin: true },
   });
+});
+
+test('a new space has checksums unless it is to have none', () => {
+  assert.equal(volumeRequest({ ...form, checksums: false }).space?.integrity, 'none');
+  assert.equal(volumeRequest({ ...form, checksums: false, place: 'existing', on: 'tank/vm' }).space, undefined);
 });
 
 test('a space that exists is taken as it is', () => {

@@ -16,13 +16,15 @@ export interface VolumeForm {
   resilience: string;
   size: string;
   thin: boolean;
+  /** Whether the new space has checksums. */
+  checksums: boolean;
   caseSensitive: boolean;
 }
 
 /** The new space of a volume: it is called like the volume; what is not asked for is left to the server. */
-function spaceOf({ pool, name, resilience, size, thin }: VolumeForm): SpaceForm {
-  const usual = { columns: '', interleave: 262_144, journal: '', checksums: true, enclosures: false };
-  return { pool, name, resilience, size, thin, ...usual };
+function spaceOf({ pool, name, resilience, size, thin, checksums }: VolumeForm): SpaceForm {
+  const usual = { columns: '', interleave: 262_144, journal: '', enclosures: false };
+  return { pool, name, resilience, size, thin, checksums, ...usual };
 }
 
 /** What is wrong at each field, as far as the console can tell. */

@@ -36,6 +36,8 @@ export const PAGES: readonly Shown[] = [
   { name: 'space', path: '/spaces/tank/vm', heading: 'tank/vm' },
   { name: 'volumes', path: '/volumes', heading: 'Volumes' },
   { name: 'volume', path: '/volumes/tank/files', heading: 'tank/files' },
+  { name: 'volume-integrity', path: '/volumes/tank/files', heading: 'tank/files', then: press('Integrity…') },
+  { name: 'volume-journal', path: '/volumes/tank/files', heading: 'tank/files', then: press('Change the size…') },
   { name: 'exports', path: '/exports?export=vm', heading: 'Exports' },
   { name: 'jobs', path: '/jobs', heading: 'Jobs' },
   { name: 'events', path: '/events', heading: 'Events' },
@@ -102,6 +104,7 @@ export async function furnish(server: Server): Promise<void> {
   await server.post('/spaces', { name: 'tank/archive', layout: 'parity', parity: 1, size_bytes: sizeOf('256MiB'), thin: true });
   const files = { name: 'tank/files', layout: 'mirror', copies: 2, columns: 2, size_bytes: sizeOf('64MiB') };
   await server.post('/volumes', { name: 'tank/files', space: files });
+  await server.ask('PUT', '/volumes/tank/files/journal', { max_bytes: sizeOf('1MiB') });
   const data = join(server.folder, 'data');
   writeFileSync(data, randomBytes(sizeOf('96MiB')));
   run('nbdcopy', data, server.nbdUri.replace('NAME', 'vm'));
