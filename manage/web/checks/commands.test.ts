@@ -107,6 +107,7 @@ const shown = [
   volume.integritySet('tank/files', "/kim's files", 'strict', true, pace),
   volume.integritySet('tank/files', '/', 'pass-through', false),
   volume.scrub('tank/files', pace),
+  volume.gather('tank/files', pace),
   volume.journalSet('tank/files', 1024 ** 2),
   volume.journalSet('tank/files', null),
   volume.journalRead('tank/files'),

@@ -3,13 +3,16 @@
 //! Invariant: what a reader is given is durable, so that no crash takes it back and gives its positions to others; and it
 //! is all that there is between two positions, or the reader is told that it is not.
 
-use super::{Header, JournalRecord, Reasons, judge_gap, record_key, usn_of};
+use super::{ENTRY_BYTES, Header, JournalRecord, Reasons, judge_gap, record_key, usn_of};
 use crate::JOURNAL_TREE;
+use crate::change::{Stop, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::volume::Volume;
 
 /// Records that one request answers, at most.
 const MOST_RECORDS: usize = 4096;
+/// How far a record reaches, at most: one with a name of 765 bytes takes less.
+const MOST_SPAN: u64 = 1024;
 /// Leaves that one request looks through, at most.
 const MOST_LEAVES: usize = 256;
 
@@ -35,6 +38,17 @@ pub enum JournalRead {
         /// The one that there is.
         id: Option<u64>,
     },
+}
+
+/// The position of the record that one lies within, if it is not its own.
+fn record_around(view: &View<'_>, at: u64) -> Result<Option<u64>, Stop> {
+    let from = record_key(at.saturating_sub(MOST_SPAN));
+    let before = view.range(JOURNAL_TREE, &from, b"", MOST_SPAN as usize / ENTRY_BYTES)?;
+    let before = before.iter().filter_map(|(key, value)| Some((usn_of(key).filter(|usn| *usn < at)?, value)));
+    let reaches = |(usn, value): (u64, &Vec<u8>)| {
+        JournalRecord::decode(usn, value).filter(|record| record.next > at).map(|record| record.usn)
+    };
+    Ok(before.last().and_then(reaches))
 }
 
 impl Volume {
@@ -132,6 +146,12 @@ impl Volume {
 
     /// Has the journal begin behind records that are lost at a position; answers where.
     async fn behind_gap(&self, at: u64) -> Result<u64, VolumeError> {
+        // A position that nobody was told of is no sign of damage.
+        if let Ok(Some(record)) = self.store.look([JOURNAL_TREE], |view| record_around(view, at)).await {
+            let text =
+                format!("position {at} lies within the record of the change journal at {record}: go on from there");
+            return Err(VolumeError::new(ErrorKind::Invalid, text));
+        }
         let next = self.store.look([JOURNAL_TREE], |view| judge_gap(view, at)).await?;
         if let Some(next) = next {
             self.store.begin_journal_behind(Some(next)).await?;

@@ -363,6 +363,9 @@ fn a_journal_is_cut_by_its_size_and_whoever_is_late_is_told() {
         assert!(state.first > first.first && most > SIZE && most < SIZE + state.slack_bytes + SIZE / 8, "{most}");
         let cut = volume.read_journal(state.id, first.first, 10, Reasons::ALL).await;
         assert_eq!(cut, Ok(JournalRead::Cut { first: state.first }));
+        let within = volume.read_journal(state.id, state.first + 8, 10, Reasons::ALL).await;
+        assert_eq!(within.expect_err("no record begins there").kind, ErrorKind::Invalid);
+        assert_eq!(volume.journal().expect("on").first, state.first, "nothing is cut for it");
         let beyond = volume.read_journal(state.id, state.next + 8, 10, Reasons::ALL).await;
         assert_eq!(beyond.expect_err("nothing is there").kind, ErrorKind::Invalid);
         let end = JournalRead::Records { records: Vec::new(), next: state.next };

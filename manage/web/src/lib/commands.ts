@@ -241,6 +241,7 @@ export const volume = {
   integritySet: (volume: string, path: string, mode: IntegrityMode, below: boolean, how: Pace = {}) =>
     holdfast('volume', 'integrity', 'set', `${volume}${path}`, mode, below && '--below', pace(how)),
   scrub: (volume: string, how: Pace = {}) => holdfast('volume', 'scrub', volume, pace(how)),
+  gather: (volume: string, how: Pace = {}) => holdfast('volume', 'gather', volume, pace(how)),
   journalSet: (volume: string, bytes: number | null) => holdfast('volume', 'journal', 'set', volume, size('--size', bytes)),
   journalRead: (volume: string) => holdfast('volume', 'journal', 'read', volume),
   journalRemove: (volume: string) => holdfast('volume', 'journal', 'remove', volume, '--yes'),
