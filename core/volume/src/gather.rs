@@ -190,7 +190,11 @@ impl Volume {
                 loaded => loaded?,
             }
             let _alone = file.data.write().await;
-            self.gather_locked(&file, stretch, done).await
+            let mut at = stretch.blocks.start;
+            while let Some(behind) = self.gather_locked(&file, at..stretch.blocks.end, done).await? {
+                at = behind;
+            }
+            Ok(())
         };
         let gathered = gathered.await;
         // With the last use of a file without a name the file goes.
@@ -198,10 +202,16 @@ impl Volume {
         gathered.and(left)
     }
 
-    /// Moves what a stretch is by now to one run, as far as that is long. The file is locked alone.
-    async fn gather_locked(&self, file: &File, stretch: &Stretch, done: &mut Gathered) -> Result<(), VolumeError> {
-        let mut old = self.extents_of(file, stretch).await?;
-        let Some(mut now) = joined(file, &old).filter(Stretch::is_scattered) else { return Ok(()) };
+    /// Moves what lies scattered of a range by now to one run, as far as that is long; answers where the rest begins. The
+    /// file is locked alone.
+    async fn gather_locked(
+        &self,
+        file: &File,
+        range: Range<u64>,
+        done: &mut Gathered,
+    ) -> Result<Option<u64>, VolumeError> {
+        let mut old = self.extents_of(file, range).await?;
+        let Some(mut now) = joined(file, &old).filter(Stretch::is_scattered) else { return Ok(None) };
         let want = (now.blocks.end - now.blocks.start) as u32;
         let (place, blocks) = self.reserve(None, want, 0).await?;
         if blocks < want {
@@ -215,7 +225,7 @@ impl Volume {
                 None => {
                     held(&self.store.rooms).release(place, blocks);
                     done.left += 1;
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
@@ -229,15 +239,15 @@ impl Volume {
             done.pieces_before += now.pieces;
             done.pieces_after += 1;
         }
-        result
+        result.map(|()| (blocks < want).then_some(now.blocks.end))
     }
 
-    /// The extents that a stretch has by now, up to where it is not the file's own any more.
-    async fn extents_of(&self, file: &File, stretch: &Stretch) -> Result<Vec<(u64, Extent)>, VolumeError> {
-        let (number, mut at, mut all) = (file.id.number, stretch.blocks.start, Vec::new());
-        while at < stretch.blocks.end {
+    /// The extents that a range has by now, up to where it is not the file's own any more.
+    async fn extents_of(&self, file: &File, range: Range<u64>) -> Result<Vec<(u64, Extent)>, VolumeError> {
+        let (number, mut at, mut all) = (file.id.number, range.start, Vec::new());
+        while at < range.end {
             let look = self.store.look([keys::shard(number)], |view| {
-                let reached = extents::reach(view, number, at, stretch.blocks.end, EXTENTS_AT_ONCE)?;
+                let reached = extents::reach(view, number, at, range.end, EXTENTS_AT_ONCE)?;
                 Ok((reached, extents::within(view, number, at, reached)?))
             });
             let (reached, found) = look.await?;

@@ -1215,6 +1215,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/gather": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Brings together what lies scattered of the files of a volume since snapshots or clones had it, while the volume is in use.
+         *     Answers with the job that does it.
+         */
+        post: operations["volume_gather"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/grow": {
         parameters: {
             query?: never;
@@ -2763,7 +2783,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore" | "inherit" | "integrity" | "scrub-files";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim" | "reclaim" | "restore" | "inherit" | "integrity" | "scrub-files" | "gather";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -10126,6 +10146,71 @@ export interface operations {
                 };
             };
             /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_gather: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPace"];
+            };
+        };
+        responses: {
+            /** @description It already existed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description The job is queued. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
             default: {
                 headers: {
                     [name: string]: unknown;
