@@ -44,11 +44,11 @@ pub enum JournalRead {
 fn record_around(view: &View<'_>, at: u64) -> Result<Option<u64>, Stop> {
     let from = record_key(at.saturating_sub(MOST_SPAN));
     let before = view.range(JOURNAL_TREE, &from, b"", MOST_SPAN as usize / ENTRY_BYTES)?;
-    let before = before.iter().filter_map(|(key, value)| Some((usn_of(key).filter(|usn| *usn < at)?, value)));
+    let mut before = before.iter().filter_map(|(key, value)| Some((usn_of(key).filter(|usn| *usn < at)?, value)));
     let reaches = |(usn, value): (u64, &Vec<u8>)| {
         JournalRecord::decode(usn, value).filter(|record| record.next > at).map(|record| record.usn)
     };
-    Ok(before.last().and_then(reaches))
+    Ok(before.next_back().and_then(reaches))
 }
 
 impl Volume {
