@@ -256,11 +256,17 @@ impl Volume {
                 Err(error) => return Err(error.into()),
             },
             Some(copies) => {
+                let mut away = None;
+                let mut is_answered = false;
                 for number in 0..copies.copies(held.address(0), len as u64) {
                     match copies.read_copy(number, held.address(0), IoBuf::new(len)).await {
-                        Ok(buf) => wrong.extend(sums.wrong(&buf)),
+                        Ok(buf) => {
+                            is_answered = true;
+                            wrong.extend(sums.wrong(&buf));
+                        }
                         // Which of the blocks it is, is found block by block.
                         Err(error) if is_of_blocks(&error) => {
+                            is_answered = true;
                             for index in 0..extent.blocks as usize {
                                 let read = copies.read_copy(number, held.address(index), IoBuf::new(BLOCK)).await;
                                 if !read.is_ok_and(|buf| crc_of(&buf) == sums.get(index)) {
@@ -269,8 +275,11 @@ impl Volume {
                             }
                         }
                         // A copy that is away as a whole is for who has the device to say.
-                        Err(_) => {}
+                        Err(error) => away = Some(error),
                     }
+                }
+                if let Some(error) = away.filter(|_| !is_answered) {
+                    return Err(error.into());
                 }
             }
         }

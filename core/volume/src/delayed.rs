@@ -348,7 +348,11 @@ impl Volume {
                 }
             }
             // A block in the middle of an extent makes three of it, and what others have of it is noted.
-            let extents = blocks + 2 * cut + 4 * moved;
+            let mut extents = blocks + 2 * cut + 4 * moved;
+            // What snapshots have of nodes they keep, too: the first change of a leaf takes a node for good.
+            if moved > 0 && self.store.snapshots.newest() != 0 && !delayed.has(from.saturating_sub(1)..from) {
+                extents += EXTENTS_OF_NODE as u64;
+            }
             (blocks, moved, extents as usize + if is_first { EXTRA_OF_FILE } else { 0 })
         };
         if extents > 0 && !self.store.promise_nodes(extents) {

@@ -34,9 +34,6 @@ use crate::volume::{Volume, record_of};
 
 /// Blocks of a stretch that a piece of their own is worth: a disk that turns reads 1 MiB in the time of a seek.
 const PIECE_BLOCKS: u64 = 256;
-/// Extents of a stretch, at most.
-const MOST_EXTENTS: usize = 512;
-
 /// Where gathering goes on. The default is where it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherFrom {
@@ -86,7 +83,7 @@ impl Stretch {
     /// Takes a further extent in; false if it does not belong to it.
     fn extend(&mut self, file: u64, start: u64, extent: &Extent) -> bool {
         let len = self.blocks.end - self.blocks.start + u64::from(extent.blocks);
-        if (file, start) != (self.file, self.blocks.end) || len > STEP_BLOCKS.into() || self.extents == MOST_EXTENTS {
+        if (file, start) != (self.file, self.blocks.end) || len > STEP_BLOCKS.into() {
             return false;
         }
         self.blocks.end += u64::from(extent.blocks);
@@ -210,8 +207,9 @@ impl Volume {
         range: Range<u64>,
         done: &mut Gathered,
     ) -> Result<Option<u64>, VolumeError> {
-        let mut old = self.extents_of(file, range).await?;
+        let mut old = self.extents_of(file, range.clone()).await?;
         let Some(mut now) = joined(file, &old).filter(Stretch::is_scattered) else { return Ok(None) };
+        old.truncate(now.extents);
         let want = (now.blocks.end - now.blocks.start) as u32;
         let (place, blocks) = self.reserve(None, want, 0).await?;
         if blocks < want {
@@ -230,7 +228,7 @@ impl Volume {
             }
         }
         let mut moved = 0;
-        let result = self.move_stretch(file, &old, place, &mut moved).await;
+        let result = self.move_stretch(file, &old, (place, blocks), &mut moved).await;
         if moved < blocks {
             held(&self.store.rooms).release(place + u64::from(moved), blocks - moved);
         }
@@ -239,7 +237,7 @@ impl Volume {
             done.pieces_before += now.pieces;
             done.pieces_after += 1;
         }
-        result.map(|()| (blocks < want).then_some(now.blocks.end))
+        result.map(|()| (now.blocks.end < range.end).then_some(now.blocks.end))
     }
 
     /// The extents that a range has by now, up to where it is not the file's own any more.
@@ -270,10 +268,15 @@ impl Volume {
         &self,
         file: &File,
         old: &[(u64, Extent)],
-        place: u64,
+        (place, room): (u64, u32),
         moved: &mut u32,
     ) -> Result<(), VolumeError> {
         let (Some((first, _)), id) = (old.first(), file.id) else { return Ok(()) };
+        let behind = old.last().map_or(*first, |(start, extent)| start + u64::from(extent.blocks));
+        if behind - first > room.into() {
+            let text = format!("{room} blocks were set aside for {} of file {}", behind - first, id.number);
+            return Err(VolumeError::new(ErrorKind::Invalid, text));
+        }
         let at = |start: u64| place + (start - first);
         let copies = old.iter().filter(|(_, extent)| extent.is_written).map(|(start, extent)| async move {
             // What is lost moves as it is: its checksum tells that at the new place, too.

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_model::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
@@ -182,7 +183,9 @@ impl Volume {
         done: &mut Scrubbed,
     ) -> Result<(), VolumeError> {
         // What waits for its place is right, whatever it is to be written over.
-        _ = of.write_back(number).await;
+        if !of.waiting.is_held_back.load(Ordering::Acquire) {
+            _ = of.write_back(number).await;
+        }
         let record = match of.store.look([keys::shard(number)], |view| judge::record(view, number)).await {
             Ok(Some(record)) => record,
             // It went meanwhile, or a scan tells of it.

@@ -73,6 +73,36 @@ fn what_a_snapshot_scattered_comes_together_when_that_is_gone() {
 }
 
 #[test]
+fn no_more_is_moved_than_room_was_set_aside_for() {
+    with(1, async |world| {
+        let blocks = STEP_BLOCKS as usize;
+        let mut bytes = pattern(1, blocks);
+        let handle = world.file("strict", Integrity::Strict, &bytes).await;
+        let other = world.file("behind", Integrity::Strict, &pattern(3, 2 * blocks)).await;
+        let new = pattern(2, blocks);
+        for block in (0..blocks).step_by(2) {
+            let range = block * BLOCK..(block + 1) * BLOCK;
+            world.write(&handle, range.start as u64, &new[range.clone()]).await.expect("written");
+            bytes[range.clone()].copy_from_slice(&new[range]);
+        }
+        world.volume.flush(handle.id(), Flush::All).await.expect("durable");
+        // More extents than a leaf has, as they may be by the time that the file is locked.
+        let mut done = Gathered::default();
+        {
+            let _alone = handle.file.data.write().await;
+            let mut at = Some(0);
+            while let Some(from) = at {
+                at = world.volume.gather_locked(&handle.file, from..blocks as u64, &mut done).await.expect("moved");
+            }
+        }
+        assert_eq!((done.moved, done.left), (blocks as u64, 0), "{done:?}");
+        assert!(world.read(&handle, 0, blocks).await == Ok(bytes));
+        assert!(world.read(&other, 0, 2 * blocks).await == Ok(pattern(3, 2 * blocks)));
+        world.is_sound().await;
+    });
+}
+
+#[test]
 fn what_clones_share_and_what_lies_well_stays() {
     with(1, async |world| {
         let (handle, bytes) = world.scattered("shared", Integrity::PassThrough).await;

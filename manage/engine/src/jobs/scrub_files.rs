@@ -33,15 +33,20 @@ impl Engine {
 }
 
 /// Puts strict files right that lie on spaces without checksums whose rows are about to be moved: of copies that differ these
-/// would take any. What is lost already is kept as that.
+/// would take any. A volume that cannot be scrubbed keeps no row where it is; what is found goes the way of what reads find.
 pub(super) async fn before_moving(site: &Site, kind: JobKind, control: &Control) -> Result<(), Cut> {
-    for (volume, target) in site.open.volumes_on_bare(&site.spaces, kind == JobKind::Convert) {
+    for id in site.open.volumes_on_bare(&site.spaces, kind == JobKind::Convert) {
         let mut next = Some(ScrubFrom::default());
         while let Some(from) = next {
             control.step(STEP_BYTES).await.map_err(|_| Cut::Stopped)?;
-            // What is found goes the way of what reads find.
-            let done = volume.scrub(from, STEP_BYTES).await.map_err(|error| failed(&target, &error))?;
-            next = done.next;
+            let Some(volume) = site.open.volume_in_use(id) else { break };
+            next = match volume.scrub(from, STEP_BYTES).await {
+                Ok(done) => done.next,
+                Err(error) => {
+                    tracing::warn!("volume {id} is not scrubbed before rows of its space move: {error}");
+                    None
+                }
+            };
         }
     }
     Ok(())

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, from_pool};
-use crate::jobs::Target;
 
 /// What the names of documents begin with that tell what volumes lost.
 const LOST: &str = "lost/";
@@ -131,19 +130,27 @@ impl OpenPool {
         }
     }
 
-    /// Open volumes on any of these spaces that has no checksums, or is being given some. On a reactor.
-    pub(crate) fn volumes_on_bare(&self, spaces: &[Arc<Space>], is_converted: bool) -> Vec<(Arc<Volume>, Target)> {
+    /// Volumes on any of these spaces that has rows without checksums, or is being given some. On a reactor.
+    pub(crate) fn volumes_on_bare(&self, spaces: &[Arc<Space>], is_converted: bool) -> Vec<Uuid> {
         let is_bare = |id: Uuid| {
             let record = spaces.iter().map(|space| space.record()).find(|record| record.uuid == id);
-            record.is_some_and(|record| is_converted || record.shape.integrity == Integrity::None)
+            // A conversion that was cut short leaves rows of both kinds.
+            record.is_some_and(|record| {
+                let mut rows = self.pool.rows(record.id).into_iter();
+                is_converted
+                    || record.shape.integrity == Integrity::None
+                    || rows.any(|(_, row)| row.shape.integrity == Integrity::None)
+            })
         };
         let volumes = self.volumes();
-        let bare = volumes.values().filter(|live| is_bare(live.known.space));
-        bare.filter_map(|live| {
-            let target = Target::volume(self, live.known.id, &live.known.name);
-            Some((live.open.as_ref()?.volume.clone(), target))
-        })
-        .collect()
+        volumes.values().filter(|live| is_bare(live.known.space)).map(|live| live.known.id).collect()
+    }
+
+    /// The volume of an id, if it is open and no job has taken it away. On a reactor.
+    pub(crate) fn volume_in_use(&self, id: Uuid) -> Option<Arc<Volume>> {
+        let volumes = self.volumes();
+        let live = volumes.values().find(|live| live.known.id == id && !live.is_away)?;
+        live.open.as_ref().map(|open| open.volume.clone())
     }
 
     /// What is known to be lost of a volume, with what reads found just now. On a reactor.
