@@ -6,6 +6,7 @@
 //!   BlockLimits   sizes it serves best, what may be done   ├─ BlockObject: what block front ends serve
 //!   Zeroes        giving room back, writing zeroes         │
 //!   Extents       where it has data                        ┘
+//!   CloneRange    copying without moving data: those whose BlockLimits say so
 //! ```
 //!
 //! Invariant: every range is checked where these traits are implemented. One that is misaligned to 4 KiB or beyond the
@@ -46,6 +47,22 @@ pub trait BlockLimits {
 
     /// Whether it refuses every change for now.
     fn is_read_only(&self) -> bool;
+
+    /// None where data is copied only by reading and writing it.
+    fn cloning(&self) -> Option<&dyn CloneRange> {
+        None
+    }
+}
+
+/// Copies ranges without moving data.
+pub trait CloneRange {
+    /// Objects of one domain can be cloned from each other.
+    fn clone_domain(&self) -> Uuid;
+
+    /// Makes `len` bytes at `offset` the same as those that the object of the id `source` has at `from` while this runs.
+    /// Durable no sooner than a write of [`Durability::Cached`] is. An object that is not of the domain, or not open, is
+    /// [`IoErrorKind::Invalid`](crate::IoErrorKind::Invalid).
+    fn clone_range(&self, source: Uuid, from: u64, offset: u64, len: u64) -> Io<()>;
 }
 
 /// Gives room back and writes zeroes without a payload.

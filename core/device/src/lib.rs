@@ -30,7 +30,9 @@ pub mod sim;
 mod time;
 
 pub use buffer::{IoBuf, IoSlice};
-pub use capability::{BlockLimits, BlockObject, DiscardLimits, Extent, ExtentKind, Extents, Limits, StableId, Zeroes};
+pub use capability::{
+    BlockLimits, BlockObject, CloneRange, DiscardLimits, Extent, ExtentKind, Extents, Limits, StableId, Zeroes,
+};
 pub use copies::Copies;
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
