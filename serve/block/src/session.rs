@@ -9,8 +9,12 @@
 //! Invariant: an object is changed in whole blocks only, and while parts of a block are changed no other change of that
 //! block is under way, by whatever session of whatever front end.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::future::{Either, select};
 use holdfast_device::{Durability, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Signal};
@@ -115,7 +119,28 @@ impl Session {
         let Io::Queued(queued) = io else { return io.await };
         match select(queued, self.ended.wait()).await {
             Either::Left((begun, _)) => begun.await,
-            Either::Right(_) => Err(IoError::new(IoErrorKind::GivenUp, "the request waited for its turn")),
+            Either::Right(_) => Err(given_up()),
+        }
+    }
+
+    /// The same of a request that may be given up by itself: if it waits for its turn when `flag` is set, and is polled
+    /// then, it never begins.
+    pub async fn finish_unless<T: Unpin>(&self, io: Io<T>, flag: &Cell<bool>) -> Result<T, IoError> {
+        let Io::Queued(queued) = io else { return io.await };
+        let begun = {
+            let mut turn = pin!(select(queued, self.ended.wait()));
+            poll_fn(|cx| match flag.get() {
+                true => Poll::Ready(None),
+                false => turn.as_mut().poll(cx).map(|turn| match turn {
+                    Either::Left((begun, _)) => Some(begun),
+                    Either::Right(_) => None,
+                }),
+            })
+            .await
+        };
+        match begun {
+            Some(begun) => begun.await,
+            None => Err(given_up()),
         }
     }
 
@@ -152,20 +177,26 @@ impl Session {
 
     /// The outcome of a change.
     pub async fn settle(&self, later: Later) -> Result<(), IoError> {
+        self.settle_unless(later, &Cell::new(false)).await
+    }
+
+    /// The same of a change that may be given up by itself, as in [`Session::finish_unless`]. Where it has begun it is
+    /// carried to its end, so this must be polled to its end, too.
+    pub async fn settle_unless(&self, later: Later, flag: &Cell<bool>) -> Result<(), IoError> {
         let Later { durability, step } = later;
         match step {
             Step::UnderWay(io, held) => {
-                let outcome = self.finish(io).await;
+                let outcome = self.finish_unless(io, flag).await;
                 if held.is_none() {
                     self.target.exclusion().leave(&self.lane);
                 }
                 outcome
             }
             // Boxed, since they are rare: the future of every change that is not answered at once would be as large.
-            Step::Blocked(blocks, change) => Box::pin(self.hold_and_begin(blocks, change, durability)).await,
-            Step::WriteParts(offset, len, buf) => Box::pin(self.write_parts(offset, len, buf, durability)).await,
+            Step::Blocked(blocks, change) => Box::pin(self.hold_and_begin(blocks, change, durability, flag)).await,
+            Step::WriteParts(offset, len, buf) => Box::pin(self.write_parts(offset, len, buf, durability, flag)).await,
             Step::ZeroParts(offset, len, keep_room) => {
-                Box::pin(self.zero_parts(offset, len, keep_room, durability)).await
+                Box::pin(self.zero_parts(offset, len, keep_room, durability, flag)).await
             }
         }
     }
@@ -175,9 +206,10 @@ impl Session {
         blocks: Range<u64>,
         change: BlockChange,
         durability: Durability,
+        flag: &Cell<bool>,
     ) -> Result<(), IoError> {
         let _held = self.target.exclusion().hold(blocks.clone()).await;
-        self.finish(self.begin(&blocks, change, durability)).await
+        self.begin_unless(&blocks, change, durability, flag).await
     }
 
     fn begin(&self, blocks: &Range<u64>, change: BlockChange, durability: Durability) -> Io<()> {
@@ -209,13 +241,34 @@ impl Session {
         }
     }
 
+    /// Begins and finishes a change of blocks that are held, unless it is given up already.
+    async fn begin_unless(
+        &self,
+        blocks: &Range<u64>,
+        change: BlockChange,
+        durability: Durability,
+        flag: &Cell<bool>,
+    ) -> Result<(), IoError> {
+        if flag.get() || self.ended.raised() {
+            return Err(given_up());
+        }
+        self.finish_unless(self.begin(blocks, change, durability), flag).await
+    }
+
     async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {
         self.finish(self.target.read(at, IoBuf::new(BLOCK_BYTES as usize))).await
     }
 
     /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in
     /// part.
-    async fn write_parts(&self, offset: u64, len: u64, mut buf: IoBuf, durability: Durability) -> Result<(), IoError> {
+    async fn write_parts(
+        &self,
+        offset: u64,
+        len: u64,
+        mut buf: IoBuf,
+        durability: Durability,
+        flag: &Cell<bool>,
+    ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
         let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
         let before = (offset - blocks.start) as usize;
@@ -235,11 +288,18 @@ impl Session {
             let in_block = behind - (last - blocks.start) as usize;
             buf[behind..].copy_from_slice(&block[in_block..]);
         }
-        self.finish(self.begin(&blocks, BlockChange::Write(buf.freeze()), durability)).await
+        self.begin_unless(&blocks, BlockChange::Write(buf.freeze()), durability, flag).await
     }
 
     /// Zeroes a range of which the first and the last block are covered in part.
-    async fn zero_parts(&self, offset: u64, len: u64, keep_room: bool, durability: Durability) -> Result<(), IoError> {
+    async fn zero_parts(
+        &self,
+        offset: u64,
+        len: u64,
+        keep_room: bool,
+        durability: Durability,
+        flag: &Cell<bool>,
+    ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
         let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
         let (from, to) = (offset, offset + len);
@@ -252,10 +312,10 @@ impl Session {
             let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK_BYTES) - block) as usize;
             buf[cut].fill(0);
             let change = BlockChange::Write(buf.freeze());
-            self.finish(self.begin(&(block..block + BLOCK_BYTES), change, durability)).await?;
+            self.begin_unless(&(block..block + BLOCK_BYTES), change, durability, flag).await?;
         }
         let Some(whole) = whole else { return Ok(()) };
-        self.finish(self.begin(&whole, BlockChange::Zeroes { keep_room }, durability)).await
+        self.begin_unless(&whole, BlockChange::Zeroes { keep_room }, durability, flag).await
     }
 }
 
@@ -263,6 +323,10 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.target.exclusion().close_lane(&self.lane);
     }
+}
+
+fn given_up() -> IoError {
+    IoError::new(IoErrorKind::GivenUp, "the request waited for its turn")
 }
 
 /// The whole units of this size within a range, if there are any.

@@ -22,6 +22,8 @@ const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-listener", "serve/listener", 9),
     ("holdfast-nbd", "serve/nbd", 10),
     ("holdfast-fuse", "serve/fuse", 10),
+    ("holdfast-scsi", "serve/scsi", 10),
+    ("holdfast-iscsi", "serve/iscsi", 11),
     ("holdfast-api", "manage/api", 20),
     ("holdfast-store", "manage/store", 20),
     ("holdfast-access", "manage/access", 21),
@@ -44,6 +46,7 @@ const KNOWN_TO_SERVE: &[&str] = &[
     "holdfast-volume",
     "holdfast-block",
     "holdfast-listener",
+    "holdfast-scsi",
 ];
 
 /// What storage itself has no use for: a runtime, a network, a command line.

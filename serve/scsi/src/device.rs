@@ -1,0 +1,269 @@
+//! A SCSI target device: its units by LUN, its ports, and who is connected.
+//!
+//! ```text
+//!   Device ─ slots ─ LUN ─▶ Unit
+//!      │        └─ links      one for each nexus: Nexus ─▶ Link ─▶ Unit, Party
+//!      └─ nexuses             who is connected through which port
+//! ```
+//!
+//! Invariant: a unit that was removed is reached by tasks alone that had begun, and the removal ends with the last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_util::future::BoxFuture;
+use holdfast_device::Signal;
+use tokio::sync::Notify;
+
+use crate::attention::Attention;
+use crate::error::ScsiError;
+use crate::lun::MAX_LUN;
+use crate::party::Party;
+use crate::ports::{AccessState, NexusId, Port};
+use crate::shared::Shared;
+use crate::unit::Unit;
+
+/// Units of a device at most.
+pub const MAX_UNITS: usize = 1024;
+
+/// Raised when a unit that was removed is used no more.
+#[derive(Default)]
+struct Presence(Arc<Signal>);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.raise();
+    }
+}
+
+/// A nexus's way to a unit.
+pub(crate) struct Link {
+    pub(crate) lun: u16,
+    pub(crate) unit: Arc<Unit>,
+    pub(crate) party: Arc<Party>,
+    /// Last, so that the unit is let go of before.
+    _presence: Arc<Presence>,
+}
+
+struct Slot {
+    unit: Arc<Unit>,
+    links: Vec<(u64, Arc<Link>)>,
+    presence: Arc<Presence>,
+}
+
+impl Slot {
+    fn link(&mut self, lun: u16, nexus: &NexusState, attention: Attention) {
+        let party = Party::new(nexus.id.clone(), self.unit.target().clone(), nexus.bell.clone());
+        party.tell(attention);
+        self.unit.join(&party);
+        let link = Link { lun, unit: self.unit.clone(), party, _presence: self.presence.clone() };
+        self.links.push((nexus.serial, Arc::new(link)));
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    slots: BTreeMap<u16, Slot>,
+    nexuses: Vec<Weak<NexusState>>,
+    ports: Arc<[Port]>,
+    next_serial: u64,
+}
+
+impl Table {
+    fn state_of(&self, relative_id: u16) -> AccessState {
+        let group = |id| self.ports.iter().find(|port| port.relative_id == id).map(|port| port.group);
+        let Some(group) = group(relative_id) else { return AccessState::default() };
+        self.ports.iter().find(|port| port.group == group).map_or_else(AccessState::default, |port| port.state)
+    }
+
+    /// Those that are connected. They must be let go of without the lock, since the last to do so takes it.
+    fn nexuses(&self) -> Vec<Arc<NexusState>> {
+        self.nexuses.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn tell(&self, attention: Attention, except: Option<u64>) {
+        let links = self.slots.values().flat_map(|slot| &slot.links);
+        links.filter(|(serial, _)| Some(*serial) != except).for_each(|(_, link)| link.party.tell(attention));
+    }
+}
+
+/// What a nexus is to its device.
+pub(crate) struct NexusState {
+    pub(crate) id: NexusId,
+    pub(crate) device: Arc<Device>,
+    pub(crate) bell: Arc<Notify>,
+    serial: u64,
+    access: AtomicU8,
+}
+
+impl NexusState {
+    /// How well its port reaches the units now.
+    pub(crate) fn access(&self) -> AccessState {
+        AccessState::of_code(self.access.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// The number that no other nexus of the device has.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+}
+
+impl Drop for NexusState {
+    fn drop(&mut self) {
+        let mut table = self.device.table();
+        table.nexuses.retain(|nexus| nexus.strong_count() > 0);
+        for slot in table.slots.values_mut() {
+            for (_, link) in slot.links.extract_if(.., |(serial, _)| *serial == self.serial) {
+                drop(link.party.renew(true));
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Device {
+    name: String,
+    shared: Arc<Shared>,
+    table: Mutex<Table>,
+    /// Changes with the slots.
+    version: AtomicU64,
+}
+
+impl Device {
+    /// A device without units or ports.
+    pub fn new(name: &str, shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { name: name.into(), shared, table: Mutex::default(), version: AtomicU64::new(1) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it shares with others.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Shows a unit as `lun`.
+    ///
+    /// # Errors
+    /// If the number is taken or beyond what can be addressed, or there are too many.
+    pub fn add_unit(&self, lun: u16, unit: Arc<Unit>) -> Result<(), ScsiError> {
+        if lun > MAX_LUN {
+            return Err(ScsiError::Number(lun));
+        }
+        let mut table = self.table();
+        if table.slots.contains_key(&lun) {
+            return Err(ScsiError::Taken(lun));
+        }
+        if table.slots.len() >= MAX_UNITS {
+            return Err(ScsiError::TooMany(MAX_UNITS));
+        }
+        table.tell(Attention::LunsChanged, None);
+        let mut slot = Slot { unit, links: Vec::new(), presence: Arc::default() };
+        let nexuses = table.nexuses();
+        nexuses.iter().for_each(|nexus| slot.link(lun, nexus, Attention::PowerOn));
+        table.slots.insert(lun, slot);
+        self.version.fetch_add(1, Ordering::Release);
+        // A nexus that has just ended leaves the table when it is let go of here.
+        drop(table);
+        drop(nexuses);
+        Ok(())
+    }
+
+    /// Shows it no more. The future ends when no task uses it; a number that is free ends it at once.
+    pub fn remove_unit(&self, lun: u16) -> BoxFuture<'static, ()> {
+        let mut table = self.table();
+        let Some(slot) = table.slots.remove(&lun) else { return Box::pin(async {}) };
+        self.version.fetch_add(1, Ordering::Release);
+        table.tell(Attention::LunsChanged, None);
+        drop(table);
+        let gone = slot.presence.0.wait();
+        slot.links.iter().for_each(|(_, link)| drop(link.party.renew(true)));
+        drop(slot);
+        Box::pin(gone)
+    }
+
+    /// Its units by number.
+    pub fn units(&self) -> Vec<(u16, Arc<Unit>)> {
+        self.table().slots.iter().map(|(lun, slot)| (*lun, slot.unit.clone())).collect()
+    }
+
+    /// Its LUNs.
+    pub(crate) fn luns(&self) -> Vec<u16> {
+        self.table().slots.keys().copied().collect()
+    }
+
+    /// The ports that it has from now on. Where that changes how well a nexus reaches the units, it is told.
+    pub fn set_ports(&self, ports: Vec<Port>) {
+        self.change_ports(ports.into(), None);
+    }
+
+    fn change_ports(&self, ports: Arc<[Port]>, except: Option<u64>) {
+        let mut table = self.table();
+        let states =
+            |ports: &[Port]| ports.iter().map(|port| (port.relative_id, port.group, port.state)).collect::<Vec<_>>();
+        let changed = !table.ports.is_empty() && states(&table.ports) != states(&ports);
+        table.ports = ports;
+        let nexuses = table.nexuses();
+        for nexus in &nexuses {
+            nexus.access.store(table.state_of(nexus.id.target.relative_id).code(), Ordering::Relaxed);
+        }
+        if changed {
+            table.tell(Attention::AccessStateChanged, except);
+        }
+        drop(table);
+        drop(nexuses);
+    }
+
+    /// Its ports.
+    pub fn ports(&self) -> Arc<[Port]> {
+        self.table().ports.clone()
+    }
+
+    /// Puts groups of ports into other states, as the nexus of this serial number asked for, which is not told.
+    pub(crate) fn set_states(&self, states: &[(u16, AccessState)], by: u64) {
+        let mut ports = self.ports().to_vec();
+        for port in &mut ports {
+            if let Some((_, state)) = states.iter().find(|(group, _)| *group == port.group) {
+                port.state = *state;
+            }
+        }
+        self.change_ports(ports.into(), Some(by));
+    }
+
+    /// Connects a nexus.
+    pub(crate) fn enter(self: &Arc<Self>, id: NexusId) -> Arc<NexusState> {
+        let mut table = self.table();
+        table.next_serial += 1;
+        let access = AtomicU8::new(table.state_of(id.target.relative_id).code());
+        let serial = table.next_serial;
+        let nexus = Arc::new(NexusState { id, device: self.clone(), bell: Arc::default(), serial, access });
+        table.nexuses.push(Arc::downgrade(&nexus));
+        table.slots.iter_mut().for_each(|(lun, slot)| slot.link(*lun, &nexus, Attention::PowerOn));
+        nexus
+    }
+
+    /// The ways of a nexus to all units.
+    pub(crate) fn links(&self, serial: u64) -> Vec<Arc<Link>> {
+        let table = self.table();
+        let links = table.slots.values().flat_map(|slot| &slot.links);
+        links.filter(|(of, _)| *of == serial).map(|(_, link)| link.clone()).collect()
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
+    }
+}

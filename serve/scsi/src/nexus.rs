@@ -1,0 +1,263 @@
+//! An I_T nexus: one session of an initiator with a device, and the way of each command.
+//!
+//! ```text
+//!   prepare   LUN ─▶ unit, opcode ─▶ command, CDB ─▶ how much data         nothing is changed yet
+//!   (the transport fills the buffer)
+//!   start     reservations ─▶ attentions ─▶ access state ─▶ the command    answered, or running
+//! ```
+//!
+//! Invariant: what may keep a command out is looked at when its data are there, so that one that waited for them is
+//! kept out by what happened meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use futures_util::future::LocalBoxFuture;
+
+use crate::answer::{DataIn, Fault, Outcome, Response, Status};
+use crate::attention::Attention;
+use crate::cdb::Cdb;
+use crate::command::{Command, Run};
+use crate::commands;
+use crate::device::{Device, Link, NexusState};
+use crate::gate;
+use crate::lun::Address;
+use crate::luns;
+use crate::ports::{InitiatorPort, NexusId, TargetPort};
+use crate::sense::Sense;
+use crate::task::{DataOut, Task, response};
+
+/// Units that a nexus remembers its way to.
+const REMEMBERED: usize = 64;
+
+/// Something that an initiator may be told before it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The field that names the unit.
+    pub lun: u64,
+    /// What happened, as the unit attention that waits there.
+    pub sense: Sense,
+}
+
+/// A task management function (SAM-5 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Manage {
+    /// Ends when what the transport has dropped of one task has no effect any more.
+    AbortTask,
+    /// The same for all tasks of this nexus on the unit.
+    AbortTaskSet,
+    /// Aborts the tasks of all nexuses on the unit.
+    ClearTaskSet,
+    /// Resets the unit.
+    LogicalUnitReset,
+    /// Resets all units of the device.
+    TargetWarmReset,
+    /// The same as after power on; the transport ends the sessions.
+    TargetColdReset,
+}
+
+/// What comes of a task management function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ManageAnswer {
+    /// It is done.
+    Complete,
+    /// There is no such unit.
+    NoUnit,
+}
+
+/// A command with its data from the initiator, which the transport fills in place.
+pub struct Prepared {
+    cdb: Cdb,
+    read_len: u32,
+    write_len: u32,
+    out: DataOut,
+    goal: Goal,
+}
+
+enum Goal {
+    Unit(Arc<Link>, Result<&'static Command, Fault>),
+    Elsewhere(Address),
+}
+
+impl Prepared {
+    /// The buffer, as long as the command wants it; that may be less or more than the initiator means to send. Empty
+    /// where the command takes no data, or is not going to be served.
+    pub fn data_out(&mut self) -> &mut [u8] {
+        self.out.bytes_mut()
+    }
+}
+
+#[derive(Default)]
+struct Remembered {
+    version: u64,
+    links: Vec<(u16, Weak<Link>)>,
+}
+
+/// See the module. It lives on the thread of its connection. Dropping it is the loss of the nexus.
+pub struct Nexus {
+    state: Arc<NexusState>,
+    remembered: RefCell<Remembered>,
+}
+
+impl Device {
+    /// Connects an initiator through the port of this relative number.
+    pub fn connect(self: &Arc<Self>, initiator: InitiatorPort, port: u16) -> Nexus {
+        let target = TargetPort { device: self.name().into(), relative_id: port };
+        Nexus { state: self.enter(NexusId { initiator, target }), remembered: RefCell::default() }
+    }
+}
+
+impl Nexus {
+    /// Whose commands they are, and where they come in.
+    pub fn id(&self) -> &NexusId {
+        &self.state.id
+    }
+
+    fn link(&self, lun: u16) -> Option<Arc<Link>> {
+        let mut remembered = self.remembered.borrow_mut();
+        let version = self.state.device.version();
+        if remembered.version != version {
+            *remembered = Remembered { version, links: Vec::new() };
+        }
+        if let Some((_, link)) = remembered.links.iter().find(|(of, _)| *of == lun) {
+            return link.upgrade();
+        }
+        let links = self.state.device.links(self.state.serial());
+        let link = links.into_iter().find(|link| link.lun == lun)?;
+        if remembered.links.len() < REMEMBERED {
+            remembered.links.push((lun, Arc::downgrade(&link)));
+        }
+        Some(link)
+    }
+
+    /// What a command needs, known from its CDB alone. The lengths are those that the initiator expects to receive and
+    /// to send.
+    pub fn prepare(&self, lun: u64, cdb: &[u8], read_len: u32, write_len: u32) -> Prepared {
+        let cdb = Cdb::new(cdb);
+        let none = DataOut::new(Default::default());
+        let address = Address::parse(lun);
+        let link = match address {
+            Address::Unit(lun) => self.link(lun),
+            _ => None,
+        };
+        let Some(link) = link else {
+            return Prepared { cdb, read_len, write_len, out: none, goal: Goal::Elsewhere(address) };
+        };
+        let checked = commands::find(&cdb).and_then(|command| {
+            command.check(&cdb)?;
+            gate::protected(command, &link.unit)?;
+            Ok((command, (command.wanted)(&cdb, &link.unit)?))
+        });
+        let (out, goal) = match checked {
+            Ok((command, wanted)) => (DataOut::new(wanted), Ok(command)),
+            Err(sense) => (none, Err(Fault::Check(sense))),
+        };
+        Prepared { cdb, read_len, write_len, out, goal: Goal::Unit(link, goal) }
+    }
+
+    /// Serves a command, whose data are there.
+    pub fn start(&self, prepared: Prepared) -> Outcome {
+        let Prepared { cdb, read_len, write_len, out, goal } = prepared;
+        let (link, command) = match goal {
+            Goal::Unit(link, command) => (link, command),
+            Goal::Elsewhere(address) => {
+                return Outcome::Answered(response(luns::answer(&self.state.device, address, &cdb), false));
+            }
+        };
+        let refusal = gate::pass(command.as_ref().ok().copied(), &cdb, &self.state, &link).err();
+        let command = match (refusal, command) {
+            (Some(fault), _) | (None, Err(fault)) => {
+                return Outcome::Answered(response(Err(fault), link.unit.descriptor_sense()));
+            }
+            (None, Ok(command)) => command,
+        };
+        if out.len() > write_len as usize {
+            // What was not sent is in no buffer: a command that needs more than it got is not served.
+            return Outcome::Answered(response(Err(gate::short(command)), link.unit.descriptor_sense()));
+        }
+        let (nexus, given_up, work) = (self.state.clone(), Rc::new(Cell::new(false)), link.party.work());
+        let task = Task { nexus, cdb, out, read_len, write_len, given_up, work, link };
+        match command.run {
+            Run::Now(serve) => task.answered(serve(&task)),
+            Run::Start(serve) => serve(task),
+        }
+    }
+
+    /// Serves a task management function. The transport has dropped the tasks of this nexus that it names before.
+    pub fn manage(&self, function: Manage, lun: u64) -> LocalBoxFuture<'_, ManageAnswer> {
+        Box::pin(async move {
+            let every = matches!(function, Manage::TargetWarmReset | Manage::TargetColdReset);
+            let links = match Address::parse(lun) {
+                _ if every => self.state.device.links(self.state.serial()),
+                Address::Unit(lun) => self.link(lun).into_iter().collect(),
+                _ => Vec::new(),
+            };
+            if links.is_empty() && !every {
+                return ManageAnswer::NoUnit;
+            }
+            let mut over = Vec::new();
+            for link in &links {
+                over.extend(manage_unit(function, link));
+            }
+            for work in over {
+                work.await;
+            }
+            ManageAnswer::Complete
+        })
+    }
+
+    /// Something that the initiator may be told before it asks; ends when there is something. It stays for the next
+    /// command to that unit to be told.
+    pub async fn event(&self) -> Event {
+        loop {
+            self.state.bell.notified().await;
+            if let Some(event) = self.take_event() {
+                return event;
+            }
+        }
+    }
+
+    /// The same, without waiting.
+    pub fn take_event(&self) -> Option<Event> {
+        let links = self.state.device.links(self.state.serial());
+        links.iter().find_map(|link| {
+            let attention = link.party.pending().peek_urgent()?;
+            Some(Event { lun: crate::lun::lun_field(link.lun), sense: attention.sense() })
+        })
+    }
+}
+
+fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
+    let own = &link.party;
+    let told = match function {
+        Manage::AbortTask => return vec![own.renew(false)],
+        Manage::AbortTaskSet => return vec![own.renew(true)],
+        Manage::ClearTaskSet => Attention::CommandsCleared,
+        Manage::LogicalUnitReset => Attention::DeviceReset,
+        Manage::TargetWarmReset => Attention::BusReset,
+        Manage::TargetColdReset => Attention::PowerOn,
+    };
+    let parties = link.unit.parties();
+    let reset = function != Manage::ClearTaskSet;
+    if reset {
+        link.unit.reset();
+    }
+    for party in &parties {
+        if reset || !Arc::ptr_eq(party, own) {
+            party.tell(told);
+        }
+    }
+    parties.iter().map(|party| party.renew(true)).collect()
+}
+
+impl std::fmt::Debug for Nexus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nexus").field("id", &self.state.id).finish_non_exhaustive()
+    }
+}
+
+/// A command that no unit may hear of: the transport has no room for it.
+pub fn task_set_full() -> Response {
+    Response { status: Status::TaskSetFull, sense: None, data: DataIn::None }
+}

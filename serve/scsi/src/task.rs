@@ -1,0 +1,169 @@
+//! A command on its way: what it is, whose, and with which data.
+//!
+//! Invariant: a task holds its work and its unit, so that neither is gone while it runs.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use holdfast_block::{Later, Session, Started, blocks_around};
+use holdfast_device::{Durability, Io, IoBuf, IoError, IoErrorKind};
+
+use crate::answer::{Answer, DataIn, Fault, Outcome, Response, Running, Status};
+use crate::cdb::Cdb;
+use crate::device::{Link, NexusState};
+use crate::party::Work;
+use crate::sense::{Sense, SenseKey, code};
+use crate::unit::Unit;
+
+/// The data that a command wants from the initiator, in a buffer as the block service wants it.
+#[derive(Debug)]
+pub(crate) struct DataOut {
+    pub(crate) buf: Option<IoBuf>,
+    start: usize,
+    len: usize,
+}
+
+/// How much data a command wants, and how they are to lie in their buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    start: usize,
+    len: usize,
+    buf_len: usize,
+}
+
+impl Wanted {
+    /// A list of so many bytes.
+    pub(crate) fn list(len: usize) -> Self {
+        Self { start: 0, len, buf_len: len }
+    }
+
+    /// Data that lie in their buffer as they lie in the 4 KiB blocks around their place.
+    pub(crate) fn blocks(offset: u64, len: u64) -> Self {
+        let blocks = blocks_around(offset, len);
+        let start = (offset - blocks.start) as usize;
+        Self { start, len: len as usize, buf_len: (blocks.end - blocks.start) as usize }
+    }
+}
+
+impl DataOut {
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        let Wanted { start, len, buf_len } = wanted;
+        Self { buf: (len > 0).then(|| IoBuf::new(buf_len)), start, len }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buf.as_ref().map_or(&[], |buf| &buf[self.start..self.start + self.len])
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buf.as_mut().map_or(&mut [], |buf| &mut buf[self.start..self.start + self.len])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// See the module.
+pub(crate) struct Task {
+    pub(crate) nexus: Arc<NexusState>,
+    pub(crate) cdb: Cdb,
+    pub(crate) out: DataOut,
+    /// What the initiator expects to receive and to send.
+    pub(crate) read_len: u32,
+    pub(crate) write_len: u32,
+    /// Set when nobody waits for the answer any more, and no change may begin.
+    pub(crate) given_up: Rc<Cell<bool>>,
+    /// Before the link, so that the block service's session is let go of before the unit.
+    pub(crate) work: Arc<Work>,
+    pub(crate) link: Arc<Link>,
+}
+
+impl Task {
+    pub(crate) fn unit(&self) -> &Arc<Unit> {
+        &self.link.unit
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.work.session
+    }
+
+    /// The outcome of a request that changes nothing, or begins no more once the task is given up.
+    pub(crate) async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
+        self.session().finish_unless(io, &self.given_up).await
+    }
+
+    /// The outcome of a change.
+    pub(crate) async fn settle(&self, later: Later) -> Result<(), IoError> {
+        self.session().settle_unless(later, &self.given_up).await
+    }
+
+    /// The outcome of a change, from its start on.
+    pub(crate) async fn settled(&self, started: Started) -> Result<(), IoError> {
+        match started {
+            Started::Answered(outcome) => outcome,
+            Started::Later(later) => self.settle(later).await,
+        }
+    }
+
+    /// A command that an async block serves and that changes nothing.
+    pub(crate) fn reading<F: Future<Output = Answer> + 'static>(
+        self,
+        serve: impl FnOnce(Self) -> F + 'static,
+    ) -> Outcome {
+        let descriptors = self.unit().descriptor_sense();
+        Outcome::Later(Running::reading(async move { response(serve(self).await, descriptors) }))
+    }
+
+    /// A command that an async block serves and that may change the unit.
+    pub(crate) fn changing<F: Future<Output = Answer> + 'static>(
+        self,
+        serve: impl FnOnce(Self) -> F + 'static,
+    ) -> Outcome {
+        let (given_up, descriptors) = (self.given_up.clone(), self.unit().descriptor_sense());
+        Outcome::Later(Running::changing(given_up, async move { response(serve(self).await, descriptors) }))
+    }
+
+    /// A command that is answered.
+    pub(crate) fn answered(&self, answer: Answer) -> Outcome {
+        Outcome::Answered(response(answer, self.unit().descriptor_sense()))
+    }
+}
+
+/// An answer as it goes out.
+pub(crate) fn response(answer: Answer, descriptors: bool) -> Response {
+    match answer {
+        Ok(data) => Response::good(data),
+        Err(Fault::Check(sense)) => Response::check(Sense { descriptors, ..sense }),
+        Err(Fault::Status(status)) => Response::status(status),
+    }
+}
+
+/// Data that a command made, cut to what the CDB allows.
+pub(crate) fn cut(mut bytes: Vec<u8>, allowed: usize) -> Answer {
+    bytes.truncate(allowed);
+    Ok(if bytes.is_empty() { DataIn::None } else { DataIn::Bytes(bytes) })
+}
+
+/// How durable a command's changes must be before it is answered.
+pub(crate) fn durability(fua: bool) -> Durability {
+    if fua { Durability::Durable } else { Durability::Cached }
+}
+
+/// What a failed request is to an initiator that read or wrote at `lba`.
+pub(crate) fn fault(error: &IoError, lba: u64, writing: bool) -> Fault {
+    tracing::debug!(%error, lba, writing, "a SCSI command failed");
+    let new = Sense::new;
+    let sense = match error.kind {
+        IoErrorKind::GivenUp => return Fault::Status(Status::TaskAborted),
+        IoErrorKind::Media | IoErrorKind::Stale if writing => new(SenseKey::MediumError, code::WRITE_ERROR).about(lba),
+        IoErrorKind::Media | IoErrorKind::Stale => new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).about(lba),
+        IoErrorKind::NoSpace => new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED),
+        IoErrorKind::ReadOnly => new(SenseKey::DataProtect, code::WRITE_PROTECTED),
+        // The object has shrunk or moved below: what was checked no longer holds.
+        IoErrorKind::Invalid => Sense::illegal(code::LBA_OUT_OF_RANGE).about(lba),
+        IoErrorKind::Gone => new(SenseKey::HardwareError, code::INTERNAL_FAILURE),
+    };
+    Fault::Check(sense)
+}

@@ -1,0 +1,256 @@
+//! A logical unit: one for each LUN of the product, shared by every session, portal and target that reaches it.
+//!
+//! ```text
+//!   Unit ─▶ Target (serve/block)
+//!    ├─ parties        who is to be told of what happens to it
+//!    ├─ mode           what MODE SELECT changes
+//!    ├─ reservations   who may do what
+//!    └─ room           how full the ground below is
+//! ```
+//!
+//! Invariant: whatever changes a unit for its initiators tells each nexus by a unit attention.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_util::future::BoxFuture;
+use holdfast_block::Target;
+use holdfast_model::Uuid;
+
+use crate::attention::Attention;
+use crate::party::Party;
+use crate::reservations::ReservationView;
+use crate::shared::Shared;
+
+/// Room is counted in sets of so many bytes.
+pub(crate) const ROOM_SET_BYTES: u64 = 1 << 20;
+
+/// The blocks that initiators address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogicalBlocks {
+    /// 512 bytes, and physically too.
+    B512,
+    /// 512 bytes, of which eight make a physical block.
+    #[default]
+    B512e,
+    /// 4096 bytes.
+    B4096,
+}
+
+impl LogicalBlocks {
+    /// The size of a logical block.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::B512 | Self::B512e => 512,
+            Self::B4096 => 4096,
+        }
+    }
+
+    /// Logical blocks in a physical one, as a power of two.
+    pub fn per_physical_exponent(self) -> u8 {
+        match self {
+            Self::B512e => 3,
+            Self::B512 | Self::B4096 => 0,
+        }
+    }
+}
+
+/// What a unit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitSettings {
+    /// The same over restarts: serial number and names come from it.
+    pub id: Uuid,
+    /// For people: a space or a file of a volume.
+    pub name: String,
+    /// What initiators address.
+    pub blocks: LogicalBlocks,
+    /// Whether room is given back and used as needed.
+    pub thin: bool,
+}
+
+/// How full the ground of a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that the unit takes.
+    pub used_bytes: u64,
+    /// Bytes that it can still take.
+    pub available_bytes: u64,
+    /// Initiators are told when so much of both is used; 0: never.
+    pub threshold_percent: u8,
+}
+
+impl Room {
+    fn crossed(&self) -> bool {
+        let all = u128::from(self.used_bytes) + u128::from(self.available_bytes);
+        self.threshold_percent > 0 && u128::from(self.used_bytes) * 100 >= all * u128::from(self.threshold_percent)
+    }
+}
+
+/// What is given back of a unit, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Provisioning {
+    /// Whether anything is.
+    pub(crate) is_thin: bool,
+    /// In units of this size.
+    pub(crate) granularity_bytes: u64,
+    /// Whether it reads as zeros then.
+    pub(crate) reads_zeros: bool,
+}
+
+/// See the module.
+pub struct Unit {
+    settings: UnitSettings,
+    target: Arc<Target>,
+    shared: Arc<Shared>,
+    size_bytes: AtomicU64,
+    read_only: bool,
+    provisioning: Provisioning,
+    parties: Mutex<Vec<Weak<Party>>>,
+    room: Mutex<Option<Room>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Unit {
+    /// The unit of `target`.
+    pub fn new(settings: UnitSettings, target: Arc<Target>, shared: &Arc<Shared>) -> Arc<Self> {
+        let info = target.info();
+        let provisioning = Provisioning {
+            is_thin: settings.thin && info.discard.is_some(),
+            granularity_bytes: info.discard.map_or(0, |discard| discard.granularity_bytes),
+            reads_zeros: info.discard.is_some_and(|discard| discard.reads_zeros),
+        };
+        Arc::new(Self {
+            settings,
+            target,
+            shared: shared.clone(),
+            size_bytes: AtomicU64::new(info.geometry.size_bytes),
+            read_only: info.read_only,
+            provisioning,
+            parties: Mutex::default(),
+            room: Mutex::default(),
+        })
+    }
+
+    /// What it is.
+    pub fn settings(&self) -> &UnitSettings {
+        &self.settings
+    }
+
+    /// What it stands on.
+    pub fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// What it shares with all others.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Bytes in a logical block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.settings.blocks.bytes()
+    }
+
+    /// Logical blocks that initiators know of.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed) / self.block_bytes()
+    }
+
+    /// Whether it was made to be read only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether an initiator has protected it.
+    pub(crate) fn is_write_protected(&self) -> bool {
+        false
+    }
+
+    /// Whether every change is to be durable when it is answered.
+    pub(crate) fn writes_through(&self) -> bool {
+        false
+    }
+
+    /// Whether sense data go out in descriptor format.
+    pub(crate) fn descriptor_sense(&self) -> bool {
+        false
+    }
+
+    /// What is given back of it.
+    pub(crate) fn provisioning(&self) -> Provisioning {
+        self.provisioning
+    }
+
+    /// Room is counted in sets of so many logical blocks, as a power of two: 1 MiB.
+    pub(crate) fn threshold_exponent(&self) -> u8 {
+        (ROOM_SET_BYTES / self.block_bytes()).trailing_zeros() as u8
+    }
+
+    /// Takes back what does not outlive a reset.
+    pub(crate) fn reset(&self) {}
+
+    /// The size of what it stands on has changed: initiators see the new one from now on.
+    pub fn size_changed(&self) {
+        let size = self.target.info().geometry.size_bytes;
+        if self.size_bytes.swap(size, Ordering::SeqCst) != size {
+            self.tell_all(Attention::CapacityChanged);
+        }
+    }
+
+    /// Says how full its ground is.
+    pub fn set_room(&self, room: Option<Room>) {
+        let before = std::mem::replace(&mut *lock(&self.room), room);
+        let crossed = |room: Option<Room>| room.is_some_and(|room| room.crossed());
+        if crossed(room) && !crossed(before) {
+            self.tell_all(Attention::ThinThreshold);
+        }
+    }
+
+    /// How full its ground is, if that was said.
+    pub(crate) fn room(&self) -> Option<Room> {
+        *lock(&self.room)
+    }
+
+    /// Who is registered, and what is reserved.
+    pub fn reservations(&self) -> ReservationView {
+        ReservationView::default()
+    }
+
+    /// Forgets all registrations and reservations, where they are kept too.
+    pub fn clear_reservations(self: &Arc<Self>) -> BoxFuture<'static, Result<(), String>> {
+        let kept = self.shared.keeper().keep(self.settings.id, None);
+        Box::pin(kept)
+    }
+
+    /// Takes back what was kept.
+    ///
+    /// # Errors
+    /// If it cannot be read. The unit is not ready then until its reservations are cleared.
+    pub fn restore_reservations(&self, _kept: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(crate) fn join(&self, party: &Arc<Party>) {
+        let mut parties = lock(&self.parties);
+        parties.retain(|party| party.strong_count() > 0);
+        parties.push(Arc::downgrade(party));
+    }
+
+    /// Everybody who is connected to it, through whatever target.
+    pub(crate) fn parties(&self) -> Vec<Arc<Party>> {
+        lock(&self.parties).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn tell_all(&self, attention: Attention) {
+        self.parties().iter().for_each(|party| party.tell(attention));
+    }
+}
+
+impl std::fmt::Debug for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unit").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
