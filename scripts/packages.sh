@@ -6,13 +6,16 @@ set -eu
 build="gcc g++ libc6-dev make ca-certificates git"
 clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv stress-ng"
 systems="util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 postgresql-15"
+initiators="libiscsi-bin qemu-block-extra tgt"
+# What an emulated machine is made of. The kernel is only unpacked, below target/tools, and so is what runs beside it there.
+machine="qemu-system-x86 busybox-static cpio kmod"
 oracles="libisal2 libacl1-dev"
 browser="chromium"
 # Any Node will do to begin with: the console's packages bring their own.
 command -v npm >/dev/null || build="$build nodejs npm"
 
 missing=""
-for package in $build $clients $systems $oracles $browser; do
+for package in $build $clients $systems $initiators $machine $oracles $browser; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing="$missing $package"
 done

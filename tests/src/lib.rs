@@ -18,6 +18,7 @@
 //!   qos.rs       two clients that want the same disks
 //!   rounds.rs    what benchmarks are told, and medians
 //!   in_process.rs  what benchmarks of the core alone run a pool on
+//!   iscsi.rs     initiators and a peer; an initiator of our own in iscsi/
 //!   wounded.rs   a volume that lost names and records
 //!   crashed.rs   a volume whose process is killed, and what the next one takes
 //!   process.rs   memory and processor time of a running process
@@ -34,6 +35,7 @@ pub mod faulty;
 pub mod files;
 pub mod fio;
 pub mod in_process;
+pub mod iscsi;
 pub mod janitor;
 pub mod load;
 pub mod loops;
