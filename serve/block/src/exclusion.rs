@@ -13,20 +13,22 @@
 //!                                           ─▶ read, change, write ─▶ release ─▶ lower the flag
 //! ```
 //!
-//! Invariant: while a partial write holds a range, no other write of that range is under way. Lanes empty by
-//! themselves, because while the flag is up nobody enters one.
+//! Invariant: while a partial write holds a range, no other write of that range is under way, also where nobody waits
+//! for its answer any more. Lanes empty by themselves, because while the flag is up nobody enters one.
 
 use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 /// The writes of whole blocks that are under way on one session. On a cache line of its own.
-#[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Lane {
     writes: AtomicUsize,
+    /// Its session is gone; it goes with its last write.
+    closed: AtomicBool,
+    exclusion: Arc<Exclusion>,
 }
 
 #[derive(Default)]
@@ -60,16 +62,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Exclusion {
     /// A lane for a new session.
-    pub fn open_lane(&self) -> Arc<Lane> {
-        let lane = Arc::new(Lane::default());
+    pub fn open_lane(self: &Arc<Self>) -> Arc<Lane> {
+        let lane =
+            Arc::new(Lane { writes: AtomicUsize::new(0), closed: AtomicBool::new(false), exclusion: self.clone() });
         lock(&self.lanes).push(lane.clone());
         lane
     }
 
-    /// Gives a lane back, once no write of its session is under way.
+    /// Gives a lane back. It is kept as long as a write of its session is under way.
     pub fn close_lane(&self, lane: &Arc<Lane>) {
-        lock(&self.lanes).retain(|other| !Arc::ptr_eq(other, lane));
-        self.wake_all();
+        lane.closed.store(true, Ordering::SeqCst);
+        self.forget_lane(lane);
+    }
+
+    fn forget_lane(&self, lane: &Lane) {
+        if lane.writes.load(Ordering::SeqCst) == 0 {
+            lock(&self.lanes).retain(|other| !std::ptr::eq(&raw const **other, lane));
+            self.wake_all();
+        }
     }
 
     /// Starts a write of whole blocks. False: a partial write is about, and [`hold`](Self::hold) is the way.
@@ -84,9 +94,12 @@ impl Exclusion {
 
     /// Ends a write that [`enter`](Self::enter) let in.
     pub fn leave(&self, lane: &Lane) {
-        lane.writes.fetch_sub(1, Ordering::SeqCst);
+        let left = lane.writes.fetch_sub(1, Ordering::SeqCst) - 1;
         if self.partial.load(Ordering::SeqCst) > 0 {
             self.wake_all();
+        }
+        if left == 0 && lane.closed.load(Ordering::SeqCst) {
+            self.forget_lane(lane);
         }
     }
 
@@ -133,6 +146,25 @@ impl Exclusion {
     fn wake_all(&self) {
         let waiting = std::mem::take(&mut lock(&self.table).waiting);
         waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Keeps a write that is under way apart from partial ones until this is dropped.
+pub(crate) enum Ticket {
+    /// Of whole blocks.
+    InLane(Arc<Lane>),
+    /// It holds its blocks, alone or as one of several.
+    Held {
+        /// Dropped with this.
+        _held: Arc<Held>,
+    },
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Self::InLane(lane) = self {
+            lane.exclusion.leave(lane);
+        }
     }
 }
 
@@ -224,6 +256,20 @@ mod tests {
         exclusion.leave(&lane);
         assert!(exclusion.enter(&lane));
         assert!(lock(&exclusion.table).held.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_leaves_is_waited_for_as_long_as_its_writes_go_on() {
+        let exclusion = Arc::new(Exclusion::default());
+        let lane = exclusion.open_lane();
+        assert!(exclusion.enter(&lane));
+        let ticket = Ticket::InLane(lane.clone());
+        exclusion.close_lane(&lane);
+        let mut partial = Box::pin(exclusion.hold_partial(0..4096));
+        assert!(partial.as_mut().now_or_never().is_none());
+        drop(ticket);
+        assert!(partial.now_or_never().is_some());
+        assert!(lock(&exclusion.lanes).is_empty());
     }
 
     #[test]

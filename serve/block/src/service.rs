@@ -3,15 +3,18 @@
 //! Invariant: an object that is open has one, whatever number of targets it has, and takes part in the balance of its
 //! disks by it.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_device::{BlockObject, Clock};
 use holdfast_model::Uuid;
 
+use crate::blocks::blocks_around;
 use crate::claims::Claims;
 use crate::exclusion::Exclusion;
 use crate::qos::{Balancer, FlowId, Limiter, Qos};
+use crate::ranges::{Ranges, WatchedRange};
 use crate::traffic::Traffic;
 
 /// An object as clients of all its targets use it.
@@ -26,6 +29,7 @@ pub struct ObjectService {
     pub(crate) clock: Arc<dyn Clock>,
     /// Outlives each target: one that is withdrawn drains while the next serves already.
     pub(crate) exclusion: Arc<Exclusion>,
+    pub(crate) ranges: Arc<Ranges>,
     claims: Arc<Claims>,
     qos: Mutex<Qos>,
 }
@@ -43,6 +47,7 @@ impl ObjectService {
             flow,
             clock,
             exclusion: Arc::default(),
+            ranges: Arc::default(),
             claims: Arc::default(),
             qos: Mutex::default(),
         }
@@ -66,6 +71,19 @@ impl ObjectService {
     /// Who uses the object.
     pub fn claims(&self) -> &Arc<Claims> {
         &self.claims
+    }
+
+    /// Watches a range of bytes from now on: every later change of it, by whatever target of whatever front end, marks
+    /// it before it begins, and none is under way when this ends.
+    pub async fn watch(&self, range: Range<u64>) -> Arc<WatchedRange> {
+        let blocks = blocks_around(range.start, range.end - range.start);
+        let _held = self.exclusion.hold_partial(blocks.clone()).await;
+        self.ranges.add(blocks)
+    }
+
+    /// What lies in a range is about to change by no request: the object shrinks, say.
+    pub fn mark_changed(&self, range: Range<u64>) {
+        self.ranges.mark(range);
     }
 
     /// Its quality of service.

@@ -4,6 +4,7 @@
 //!   change of whole blocks    lane ─▶ target                          answered at once, or later
 //!   parts of blocks           hold the blocks ─▶ read ─▶ change ─▶ write
 //!   end()                     what still waits for its turn never begins
+//!   dropped                   what has begun goes on, and others wait for it as before
 //! ```
 //!
 //! Invariant: an object is changed in whole blocks only, and while parts of a block are changed no other change of that
@@ -12,38 +13,17 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::future::{Either, select};
-use holdfast_device::{Durability, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Signal};
-use holdfast_model::BLOCK_BYTES;
+use holdfast_device::{Durability, Io, IoBuf, IoError, IoErrorKind, IoSlice, Signal, reactor};
+use holdfast_model::{BLOCK_BYTES, Uuid};
 
-use crate::exclusion::{Held, Lane};
+use crate::blocks::blocks_around;
+use crate::exclusion::{Held, Lane, Ticket};
 use crate::target::Target;
-
-/// The whole blocks around a range of bytes.
-pub fn blocks_around(offset: u64, len: u64) -> Range<u64> {
-    offset / BLOCK_BYTES * BLOCK_BYTES..(offset + len).next_multiple_of(BLOCK_BYTES)
-}
-
-/// The extents of the blocks around a range of bytes, as those of the range itself.
-pub fn clip(offset: u64, len: u64, extents: Vec<Extent>) -> Vec<Extent> {
-    let (mut skip, mut left) = (offset % BLOCK_BYTES, len);
-    let mut clipped: Vec<Extent> = Vec::with_capacity(extents.len());
-    for extent in extents {
-        let len = extent.len.saturating_sub(skip).min(left);
-        skip = skip.saturating_sub(extent.len);
-        left -= len;
-        match clipped.last_mut() {
-            _ if len == 0 => {}
-            Some(last) if last.kind == extent.kind => last.len += len,
-            _ => clipped.push(Extent { len, kind: extent.kind }),
-        }
-    }
-    clipped
-}
 
 /// A change of a range of bytes.
 pub enum Change {
@@ -63,6 +43,7 @@ enum BlockChange {
     Write(IoSlice),
     Zeroes { keep_room: bool },
     Discard,
+    Clone { source: Uuid, from: u64 },
 }
 
 /// What became of a change at once.
@@ -81,13 +62,33 @@ pub struct Later {
 }
 
 enum Step {
-    /// It has begun or waits for its turn, in its lane or holding its blocks.
-    UnderWay(Io<()>, Option<Held>),
+    /// It has begun or waits for its turn.
+    UnderWay(UnderWay),
     /// It waits for its blocks.
     Blocked(Range<u64>, BlockChange),
     /// It covers blocks in part.
     WriteParts(u64, u64, IoBuf),
     ZeroParts(u64, u64, bool),
+}
+
+/// A change that has begun or waits for its turn, in its lane or holding its blocks.
+struct UnderWay {
+    /// Until it is over.
+    io: Option<Io<()>>,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let (io, ticket) = (self.io.take(), self.ticket.take());
+        let begun = io.filter(|io| !matches!(io, Io::Ready(_) | Io::Queued(_)));
+        if let Some(io) = begun.filter(|_| reactor::current().is_some()) {
+            reactor::spawn_local(async move {
+                let _ticket = ticket;
+                let _ = io.await;
+            });
+        }
+    }
 }
 
 /// A client's session with a target.
@@ -116,32 +117,44 @@ impl Session {
 
     /// The outcome of a request. If it waits for its turn and the session ends before, it never begins.
     pub async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
-        let Io::Queued(queued) = io else { return io.await };
-        match select(queued, self.ended.wait()).await {
-            Either::Left((begun, _)) => begun.await,
-            Either::Right(_) => Err(given_up()),
-        }
+        self.finish_unless(io, &Cell::new(false)).await
     }
 
     /// The same of a request that may be given up by itself: if it waits for its turn when `flag` is set, and is polled
     /// then, it never begins.
     pub async fn finish_unless<T: Unpin>(&self, io: Io<T>, flag: &Cell<bool>) -> Result<T, IoError> {
-        let Io::Queued(queued) = io else { return io.await };
-        let begun = {
-            let mut turn = pin!(select(queued, self.ended.wait()));
-            poll_fn(|cx| match flag.get() {
-                true => Poll::Ready(None),
-                false => turn.as_mut().poll(cx).map(|turn| match turn {
-                    Either::Left((begun, _)) => Some(begun),
-                    Either::Right(_) => None,
-                }),
-            })
-            .await
-        };
-        match begun {
-            Some(begun) => begun.await,
-            None => Err(given_up()),
+        match io {
+            Io::Queued(queued) => self.turn(queued, flag).await?.await,
+            io => io.await,
         }
+    }
+
+    /// The request that waits for its turn, begun.
+    async fn turn<T>(&self, queued: Pin<Box<dyn Future<Output = Io<T>>>>, flag: &Cell<bool>) -> Result<Io<T>, IoError> {
+        let mut turn = pin!(select(queued, self.ended.wait()));
+        poll_fn(|cx| match flag.get() {
+            true => Poll::Ready(Err(given_up())),
+            false => turn.as_mut().poll(cx).map(|turn| match turn {
+                Either::Left((begun, _)) => Ok(begun),
+                Either::Right(_) => Err(given_up()),
+            }),
+        })
+        .await
+    }
+
+    /// The outcome of a change, apart from others until it is over.
+    async fn finish_change(&self, mut change: UnderWay, flag: &Cell<bool>) -> Result<(), IoError> {
+        if let Some(Io::Queued(_)) = change.io
+            && let Some(Io::Queued(queued)) = change.io.take()
+        {
+            change.io = Some(self.turn(queued, flag).await?);
+        }
+        let outcome = match &mut change.io {
+            Some(io) => io.await,
+            None => Ok(()),
+        };
+        change.io = None;
+        outcome
     }
 
     /// Reads the whole blocks around a range, which begins at `offset % 4096` of the answer.
@@ -175,6 +188,22 @@ impl Session {
         }
     }
 
+    /// Starts to make whole blocks the same as those of another target's object without moving data, where they share a
+    /// domain. None where they do not, or the ranges are not whole blocks, or they overlap.
+    pub fn clone_range(&self, source: &Target, from: u64, offset: u64, len: u64) -> Option<Started> {
+        let aligned = (from | offset | len).is_multiple_of(BLOCK_BYTES);
+        let same = source.object().id() == self.target.object().id();
+        let overlap = same && from < offset + len && offset < from + len;
+        if !aligned || overlap || !self.target.shares_domain(source) {
+            return None;
+        }
+        if len == 0 {
+            return Some(Started::Answered(Ok(())));
+        }
+        let change = BlockChange::Clone { source: source.object().id(), from };
+        Some(self.change_blocks(offset..offset + len, change, Durability::Cached))
+    }
+
     /// The outcome of a change.
     pub async fn settle(&self, later: Later) -> Result<(), IoError> {
         self.settle_unless(later, &Cell::new(false)).await
@@ -185,13 +214,7 @@ impl Session {
     pub async fn settle_unless(&self, later: Later, flag: &Cell<bool>) -> Result<(), IoError> {
         let Later { durability, step } = later;
         match step {
-            Step::UnderWay(io, held) => {
-                let outcome = self.finish_unless(io, flag).await;
-                if held.is_none() {
-                    self.target.exclusion().leave(&self.lane);
-                }
-                outcome
-            }
+            Step::UnderWay(change) => self.finish_change(change, flag).await,
             // Boxed, since they are rare: the future of every change that is not answered at once would be as large.
             Step::Blocked(blocks, change) => Box::pin(self.hold_and_begin(blocks, change, durability, flag)).await,
             Step::WriteParts(offset, len, buf) => Box::pin(self.write_parts(offset, len, buf, durability, flag)).await,
@@ -208,8 +231,8 @@ impl Session {
         durability: Durability,
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
-        let _held = self.target.exclusion().hold(blocks.clone()).await;
-        self.begin_unless(&blocks, change, durability, flag).await
+        let held = Arc::new(self.target.exclusion().hold(blocks.clone()).await);
+        self.begin_unless(&held, &blocks, change, durability, flag).await
     }
 
     fn begin(&self, blocks: &Range<u64>, change: BlockChange, durability: Durability) -> Io<()> {
@@ -218,6 +241,7 @@ impl Session {
             BlockChange::Write(data) => self.target.write(start, data, durability),
             BlockChange::Discard => self.target.discard(start, len, durability),
             BlockChange::Zeroes { keep_room } => self.target.write_zeroes(start, len, durability, keep_room),
+            BlockChange::Clone { source, from } => self.target.clone_range(source, from, start, len),
         }
     }
 
@@ -236,7 +260,12 @@ impl Session {
                 // What waits for its turn may do so for long: only writes of its own range wait for it.
                 let queued = matches!(io, Io::Queued(_));
                 let held = queued.then(|| exclusion.move_out(&self.lane, blocks)).flatten();
-                Started::Later(Later { durability, step: Step::UnderWay(io, held) })
+                let ticket = match held {
+                    Some(held) => Ticket::Held { _held: Arc::new(held) },
+                    None => Ticket::InLane(self.lane.clone()),
+                };
+                let change = UnderWay { io: Some(io), ticket: Some(ticket) };
+                Started::Later(Later { durability, step: Step::UnderWay(change) })
             }
         }
     }
@@ -244,6 +273,7 @@ impl Session {
     /// Begins and finishes a change of blocks that are held, unless it is given up already.
     async fn begin_unless(
         &self,
+        held: &Arc<Held>,
         blocks: &Range<u64>,
         change: BlockChange,
         durability: Durability,
@@ -252,7 +282,9 @@ impl Session {
         if flag.get() || self.ended.raised() {
             return Err(given_up());
         }
-        self.finish_unless(self.begin(blocks, change, durability), flag).await
+        let io = self.begin(blocks, change, durability);
+        let ticket = Some(Ticket::Held { _held: held.clone() });
+        self.finish_change(UnderWay { io: Some(io), ticket }, flag).await
     }
 
     async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {
@@ -270,7 +302,7 @@ impl Session {
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
-        let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
+        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
         let before = (offset - blocks.start) as usize;
         let behind = before + len as usize;
         let last = blocks.end - BLOCK_BYTES;
@@ -288,7 +320,7 @@ impl Session {
             let in_block = behind - (last - blocks.start) as usize;
             buf[behind..].copy_from_slice(&block[in_block..]);
         }
-        self.begin_unless(&blocks, BlockChange::Write(buf.freeze()), durability, flag).await
+        self.begin_unless(&held, &blocks, BlockChange::Write(buf.freeze()), durability, flag).await
     }
 
     /// Zeroes a range of which the first and the last block are covered in part.
@@ -301,7 +333,7 @@ impl Session {
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
-        let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
+        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
         let (from, to) = (offset, offset + len);
         let whole = whole_units(from..to, BLOCK_BYTES);
         let (first, last) = (blocks.start, blocks.end - BLOCK_BYTES);
@@ -312,10 +344,10 @@ impl Session {
             let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK_BYTES) - block) as usize;
             buf[cut].fill(0);
             let change = BlockChange::Write(buf.freeze());
-            self.begin_unless(&(block..block + BLOCK_BYTES), change, durability, flag).await?;
+            self.begin_unless(&held, &(block..block + BLOCK_BYTES), change, durability, flag).await?;
         }
         let Some(whole) = whole else { return Ok(()) };
-        self.begin_unless(&whole, BlockChange::Zeroes { keep_room }, durability, flag).await
+        self.begin_unless(&held, &whole, BlockChange::Zeroes { keep_room }, durability, flag).await
     }
 }
 

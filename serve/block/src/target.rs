@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_device::{
-    BlockObject, DiscardLimits, Durability, Extent, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, RequestTag,
-    Watch, Watcher,
+    BlockObject, CloneRange, DiscardLimits, Durability, Extent, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice,
+    RequestTag, Watch, Watcher,
 };
+use holdfast_model::Uuid;
 
 use crate::claims::{Claim, Claimed};
 use crate::exclusion::Exclusion;
@@ -83,9 +84,9 @@ impl TargetService {
         self: &Arc<Self>,
         request: &Request,
         slots: u64,
-        begin: impl FnOnce(&dyn BlockObject) -> Io<T>,
+        begin: impl FnOnce(&ObjectService) -> Io<T>,
     ) -> Io<T> {
-        let io = begin(&*self.object.object);
+        let io = begin(&self.object);
         let tag = RequestTag { asked: request.asked, tag: (slots << 2) | request.kind as u64 };
         if matches!(io, Io::Ready(_)) {
             self.ended(tag);
@@ -203,16 +204,12 @@ impl Target {
         self.discard_granularity
     }
 
-    fn refused<T>(&self) -> Io<T> {
-        Io::ready(Err(IoError::new(IoErrorKind::ReadOnly, format!("export {}", self.name))))
-    }
-
     /// Counts a request and begins it, now or when it may.
     fn serve<T: 'static>(
         &self,
         kind: RequestKind,
         bytes: u64,
-        begin: impl FnOnce(&dyn BlockObject) -> Io<T> + 'static,
+        begin: impl FnOnce(&ObjectService) -> Io<T> + 'static,
     ) -> Io<T> {
         let service = &self.service;
         service.traffic.ask(kind, bytes);
@@ -232,12 +229,12 @@ impl Target {
 
     /// Fills `buf` from `offset` and gives it back.
     pub fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
-        self.serve(RequestKind::Read, buf.len() as u64, move |object| object.read(offset, buf))
+        self.serve(RequestKind::Read, buf.len() as u64, move |service| service.object.read(offset, buf))
     }
 
     /// Makes every write answered so far, on any connection, durable.
     pub fn flush(&self) -> Io<()> {
-        self.serve(RequestKind::Flush, 0, |object| object.flush())
+        self.serve(RequestKind::Flush, 0, |service| service.object.flush())
     }
 
     /// The kinds of bytes from `offset`, in order, covering at most `len` bytes and at most `max` runs (at least one).
@@ -247,25 +244,51 @@ impl Target {
 
     /// Writes whole blocks. Only a [`Session`](crate::Session), which keeps it apart from parts of them, may do so.
     pub(crate) fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        if self.read_only {
-            return self.refused();
-        }
-        self.serve(RequestKind::Write, data.len() as u64, move |object| object.write(offset, data, durability))
+        let len = data.len() as u64;
+        self.change(RequestKind::Write, len, offset, len, move |object| object.write(offset, data, durability))
     }
 
     /// Gives whole blocks back.
     pub(crate) fn discard(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
-        if self.read_only {
-            return self.refused();
-        }
-        self.serve(RequestKind::Discard, len, move |object| object.unmap(offset, len, durability))
+        self.change(RequestKind::Discard, len, offset, len, move |object| object.unmap(offset, len, durability))
     }
 
     /// Makes whole blocks read as zeros.
     pub(crate) fn write_zeroes(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
+        self.change(RequestKind::Discard, len, offset, len, move |object| {
+            object.write_zeroes(offset, len, durability, keep_room)
+        })
+    }
+
+    /// Whether blocks of `source` can be had without moving data.
+    pub(crate) fn shares_domain(&self, source: &Self) -> bool {
+        let domain = |target: &Self| target.service.object.object.cloning().map(CloneRange::clone_domain);
+        domain(self).is_some_and(|here| domain(source) == Some(here))
+    }
+
+    /// Makes whole blocks the same as those of an object of its domain. It counts as a write without a payload.
+    pub(crate) fn clone_range(&self, source: Uuid, from: u64, offset: u64, len: u64) -> Io<()> {
+        self.change(RequestKind::Write, 0, offset, len, move |object| match object.cloning() {
+            Some(cloning) => cloning.clone_range(source, from, offset, len),
+            None => Io::ready(Err(IoError::invalid("clone of an object that cannot"))),
+        })
+    }
+
+    /// Begins a change, now or when it may. Who watches what it meets hears of it before.
+    fn change(
+        &self,
+        kind: RequestKind,
+        bytes: u64,
+        offset: u64,
+        len: u64,
+        begin: impl FnOnce(&dyn BlockObject) -> Io<()> + 'static,
+    ) -> Io<()> {
         if self.read_only {
-            return self.refused();
+            return Io::ready(Err(IoError::new(IoErrorKind::ReadOnly, format!("export {}", self.name))));
         }
-        self.serve(RequestKind::Discard, len, move |object| object.write_zeroes(offset, len, durability, keep_room))
+        self.serve(kind, bytes, move |service| {
+            service.ranges.mark(offset..offset + len);
+            begin(&*service.object)
+        })
     }
 }

@@ -1,19 +1,21 @@
 //! A block object in memory that can be slow, full, broken or read-only.
 
-use std::sync::Mutex;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    BlockLimits, Device, DiscardLimits, Durability, Extent, ExtentKind, Extents, Geometry, Io, IoBuf, IoError,
-    IoErrorKind, IoSlice, Limits, StableId, Zeroes,
+    BlockLimits, CloneRange, Device, DiscardLimits, Durability, Extent, ExtentKind, Extents, Geometry, Io, IoBuf,
+    IoError, IoErrorKind, IoSlice, Limits, StableId, Zeroes,
 };
 use holdfast_model::Uuid;
 
 const CHUNK: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
+#[derive(Clone)]
 struct Chunk {
     data: Box<[u8]>,
     kinds: Box<[ExtentKind]>,
@@ -26,11 +28,22 @@ impl Chunk {
     }
 }
 
+type Chunks = Arc<[Mutex<Option<Chunk>>]>;
+
+/// Objects that are cloned from each other.
+#[derive(Default)]
+pub struct Domain {
+    objects: Mutex<HashMap<Uuid, Chunks>>,
+    /// Clones so far.
+    pub clones: AtomicU64,
+}
+
 /// See the module.
 pub struct Memory {
     id: Uuid,
     size_bytes: AtomicU64,
-    chunks: Vec<Mutex<Option<Chunk>>>,
+    chunks: Chunks,
+    domain: Option<Arc<Domain>>,
     read_only: bool,
     rotational: bool,
     delay: Duration,
@@ -50,6 +63,7 @@ impl Memory {
             id: Uuid::from_u128(NEXT.fetch_add(1, Ordering::Relaxed).into()),
             size_bytes: AtomicU64::new(size_bytes),
             chunks: (0..(4 * size_bytes).div_ceil(CHUNK)).map(|_| Mutex::default()).collect(),
+            domain: None,
             read_only: false,
             rotational: false,
             delay: Duration::ZERO,
@@ -61,6 +75,11 @@ impl Memory {
 
     pub fn read_only(self) -> Self {
         Self { read_only: true, ..self }
+    }
+
+    pub fn of_domain(self, domain: &Arc<Domain>) -> Self {
+        domain.objects.lock().unwrap().insert(self.id, self.chunks.clone());
+        Self { domain: Some(domain.clone()), ..self }
     }
 
     pub fn rotational(self) -> Self {
@@ -138,6 +157,38 @@ impl BlockLimits for Memory {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn cloning(&self) -> Option<&dyn CloneRange> {
+        self.domain.as_ref().map(|_| self as &dyn CloneRange)
+    }
+}
+
+impl CloneRange for Memory {
+    fn clone_domain(&self) -> Uuid {
+        Uuid::from_u128(Arc::as_ptr(self.domain.as_ref().unwrap()).addr() as u128)
+    }
+
+    fn clone_range(&self, source: Uuid, from: u64, offset: u64, len: u64) -> Io<()> {
+        let domain = self.domain.as_ref().unwrap();
+        domain.clones.fetch_add(1, Ordering::SeqCst);
+        let Some(source) = domain.objects.lock().unwrap().get(&source).cloned() else {
+            return Io::ready(Err(IoError::invalid("no object of the domain")));
+        };
+        self.answer(|| {
+            for block in (0..len).step_by(BLOCK as usize) {
+                let (chunk, within) = ((from + block) / CHUNK, ((from + block) % CHUNK) as usize);
+                let found = source[chunk as usize].lock().unwrap().as_ref().map(|chunk| {
+                    let data = chunk.data[within..within + BLOCK as usize].to_vec();
+                    (data, chunk.kinds[within / BLOCK as usize])
+                });
+                let (data, kind) = found.unwrap_or((vec![0; BLOCK as usize], ExtentKind::Hole));
+                self.change(offset + block, BLOCK, Durability::Cached, |chunk, at, _, len| {
+                    chunk.data[at..at + len].copy_from_slice(&data);
+                    Self::mark(chunk, at, len, kind);
+                });
+            }
+        })
     }
 }
 

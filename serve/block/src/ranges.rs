@@ -1,0 +1,193 @@
+//! Ranges of an object of which somebody wants to know whether they still hold what they held.
+//!
+//! ```text
+//!   watch(range)   no change of the range is under way ─▶ it stands in the table
+//!   a change       nothing is watched: one load · else: what it meets is marked and leaves the table ─▶ it begins
+//! ```
+//!
+//! Who looks into the table takes no lock: it is a snapshot, sorted by where the ranges begin, in which each knows how
+//! far it and those before it reach.
+//!
+//! Invariant: who reads a watched range, and finds it unchanged afterwards, has read what it held when the watch began.
+//! So a range is marked before the change begins, and is watched only when no change of it is under way.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+
+/// A range that is watched until this is dropped.
+#[derive(Debug)]
+pub struct WatchedRange {
+    range: Range<u64>,
+    state: Arc<State>,
+    table: Weak<Ranges>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    changed: AtomicBool,
+    dropped: AtomicBool,
+}
+
+impl WatchedRange {
+    /// Where it lies.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Whether a change of some of it has begun since it is watched.
+    pub fn is_changed(&self) -> bool {
+        self.state.changed.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for WatchedRange {
+    fn drop(&mut self) {
+        self.state.dropped.store(true, Ordering::SeqCst);
+        if let Some(table) = self.table.upgrade().filter(|_| !self.is_changed()) {
+            table.replace(None);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    range: Range<u64>,
+    /// The furthest end of this range and of all before it.
+    reach: u64,
+    state: Arc<State>,
+}
+
+impl Entry {
+    fn is_of_use(&self) -> bool {
+        !self.state.changed.load(Ordering::SeqCst) && !self.state.dropped.load(Ordering::SeqCst)
+    }
+}
+
+/// What is watched of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    /// The length of the table: what every change looks at.
+    len: AtomicUsize,
+    table: ArcSwap<Vec<Entry>>,
+    writer: Mutex<()>,
+}
+
+impl Ranges {
+    /// Watches a range, of which no change may be under way.
+    pub fn add(self: &Arc<Self>, range: Range<u64>) -> Arc<WatchedRange> {
+        let state = Arc::new(State::default());
+        self.replace(Some(Entry { range: range.clone(), reach: 0, state: state.clone() }));
+        Arc::new(WatchedRange { range, state, table: Arc::downgrade(self) })
+    }
+
+    /// A change of a range is about to begin.
+    #[inline]
+    pub fn mark(&self, range: Range<u64>) {
+        if self.len.load(Ordering::Acquire) > 0 {
+            self.mark_in_table(&range);
+        }
+    }
+
+    fn mark_in_table(&self, range: &Range<u64>) {
+        let entries = self.table.load();
+        let mut at = entries.partition_point(|entry| entry.range.start < range.end);
+        let mut met = false;
+        while at > 0 && entries[at - 1].reach > range.start {
+            at -= 1;
+            if entries[at].range.end > range.start {
+                entries[at].state.changed.store(true, Ordering::SeqCst);
+                met = true;
+            }
+        }
+        drop(entries);
+        if met {
+            self.replace(None);
+        }
+    }
+
+    /// Drops what is changed or not watched any more, and adds an entry.
+    fn replace(&self, entry: Option<Entry>) {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.table.load().iter().filter(|entry| entry.is_of_use()).cloned().collect::<Vec<_>>();
+        let mut entries: Vec<Entry> = kept.into_iter().chain(entry).collect();
+        entries.sort_unstable_by_key(|entry| entry.range.start);
+        let mut reach = 0;
+        for entry in &mut entries {
+            reach = reach.max(entry.range.end);
+            entry.reach = reach;
+        }
+        self.len.store(entries.len(), Ordering::Release);
+        self.table.store(Arc::new(entries));
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.len.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_change_meets_is_marked_and_nothing_beside_it() {
+        let ranges = Arc::new(Ranges::default());
+        let spans = [0..10, 5..100, 20..30, 40..50, 100..110];
+        let watched = spans.clone().map(|span| ranges.add(span));
+        ranges.mark(30..40);
+        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [false, true, false, false, false]);
+        ranges.mark(9..10);
+        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [true, true, false, false, false]);
+        ranges.mark(50..100);
+        ranges.mark(110..200);
+        ranges.mark(29..41);
+        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [true, true, true, true, false]);
+        assert_eq!(ranges.len(), 1, "what is changed leaves the table");
+        drop(watched);
+        assert_eq!(ranges.len(), 0, "nothing costs more than a load");
+    }
+
+    #[test]
+    fn a_range_outlives_the_object_it_was_of() {
+        let ranges = Arc::new(Ranges::default());
+        let watched = ranges.add(0..10);
+        drop(ranges);
+        assert!(!watched.is_changed());
+        assert_eq!(watched.range(), 0..10);
+    }
+
+    proptest! {
+        #[test]
+        fn marks_are_those_of_a_list_without_order(
+            spans in prop::collection::vec((0..200_u64, 1..40_u64), 1..30),
+            changes in prop::collection::vec((0..200_u64, 1..20_u64), 1..20),
+            dropped in prop::collection::vec(any::<bool>(), 30),
+        ) {
+            let ranges = Arc::new(Ranges::default());
+            let mut watched: Vec<_> = spans.iter().map(|(start, len)| Some(ranges.add(*start..start + len))).collect();
+            for (one, dropped) in watched.iter_mut().zip(dropped) {
+                if dropped {
+                    one.take();
+                }
+            }
+            let mut model = vec![false; spans.len()];
+            for (start, len) in changes {
+                let end = start + len;
+                ranges.mark(start..end);
+                for (changed, span) in model.iter_mut().zip(&spans) {
+                    *changed |= span.0 < end && start < span.0 + span.1;
+                }
+                for (one, changed) in watched.iter().zip(&model) {
+                    prop_assert!(one.as_ref().is_none_or(|one| one.is_changed() == *changed));
+                }
+            }
+            let left = watched.iter().flatten().filter(|one| !one.is_changed()).count();
+            prop_assert_eq!(ranges.len(), left);
+        }
+    }
+}
