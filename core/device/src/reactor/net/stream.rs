@@ -175,6 +175,14 @@ impl Stream {
         Ok(Peer::Unix { uid: found.uid, pid: found.pid })
     }
 
+    /// The address at this end; none on a unix socket.
+    ///
+    /// # Errors
+    /// When the connection is gone already.
+    pub fn local(&self) -> io::Result<Option<SocketAddr>> {
+        system::local_address(self.read.socket.raw())
+    }
+
     /// Asks the kernel to hold so many bytes that were sent and not yet received, and received and not yet taken. The
     /// kernel may give less.
     ///

@@ -89,15 +89,33 @@ pub(super) fn credentials(fd: RawFd) -> io::Result<libc::ucred> {
 
 /// The address at the other end, or `None` where it is not an IP address.
 pub(super) fn peer_address(fd: RawFd) -> io::Result<Option<SocketAddr>> {
-    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
-    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let (mut storage, mut len) = storage();
     // SAFETY: the storage is large enough for any address, and zeros are a valid one.
     let storage = unsafe {
         check(libc::getpeername(fd, storage.as_mut_ptr().cast(), &raw mut len) as isize)?;
         storage.assume_init()
     };
-    let pointer = &raw const storage;
-    Ok(match i32::from(storage.ss_family) {
+    Ok(address_in(&storage))
+}
+
+/// The address at this end, or `None` where it is not an IP address.
+pub(super) fn local_address(fd: RawFd) -> io::Result<Option<SocketAddr>> {
+    let (mut storage, mut len) = storage();
+    // SAFETY: as above.
+    let storage = unsafe {
+        check(libc::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut len) as isize)?;
+        storage.assume_init()
+    };
+    Ok(address_in(&storage))
+}
+
+fn storage() -> (MaybeUninit<libc::sockaddr_storage>, libc::socklen_t) {
+    (MaybeUninit::zeroed(), size_of::<libc::sockaddr_storage>() as libc::socklen_t)
+}
+
+fn address_in(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let pointer = &raw const *storage;
+    match i32::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says which address stands there.
             let found = unsafe { pointer.cast::<libc::sockaddr_in>().read() };
@@ -114,5 +132,5 @@ pub(super) fn peer_address(fd: RawFd) -> io::Result<Option<SocketAddr>> {
             )
         }
         _ => None,
-    })
+    }
 }
