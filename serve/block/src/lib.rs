@@ -38,7 +38,7 @@ pub use exclusion::{Exclusion, Held, Lane};
 pub use qos::{Balancer, Cost, Entry, FlowId, Limiter, NORMAL_BYTES, Qos, QueuedEntry};
 pub use ranges::WatchedRange;
 pub use service::ObjectService;
-pub use session::{Change, Later, Session, Started};
+pub use session::{Change, Compared, Later, Session, Started};
 pub use target::{Target, TargetInfo};
 pub use tokens::{SECRET_BYTES, TOKEN_BYTES, Token, TokenEnd, TokenLimits, TokenSource, Tokens};
 pub use traffic::{Counters, RequestKind, Totals, Traffic};

@@ -91,6 +91,15 @@ impl Drop for UnderWay {
     }
 }
 
+/// What a comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// What was expected.
+    Same,
+    /// Other bytes, from this one of the range on.
+    Differs(u64),
+}
+
 /// A client's session with a target.
 pub struct Session {
     target: Arc<Target>,
@@ -285,6 +294,31 @@ impl Session {
         let io = self.begin(blocks, change, durability);
         let ticket = Some(Ticket::Held { _held: held.clone() });
         self.finish_change(UnderWay { io: Some(io), ticket }, flag).await
+    }
+
+    /// Compares a range with what is expected and, where it is that, writes as much data. No other change of its blocks
+    /// is under way meanwhile, by whatever session of whatever front end. It may be given up by itself, as in
+    /// [`Session::finish_unless`].
+    pub async fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &[u8],
+        data: &[u8],
+        durability: Durability,
+        flag: &Cell<bool>,
+    ) -> Result<Compared, IoError> {
+        let blocks = blocks_around(offset, expected.len() as u64);
+        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
+        let buf = IoBuf::new((blocks.end - blocks.start) as usize);
+        let mut buf = self.finish_unless(self.target.read(blocks.start, buf), flag).await?;
+        let before = (offset - blocks.start) as usize;
+        let found = &mut buf[before..before + expected.len()];
+        if let Some(differs) = found.iter().zip(expected).position(|(one, other)| one != other) {
+            return Ok(Compared::Differs(differs as u64));
+        }
+        found.copy_from_slice(data);
+        self.begin_unless(&held, &blocks, BlockChange::Write(buf.freeze()), durability, flag).await?;
+        Ok(Compared::Same)
     }
 
     async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {

@@ -59,6 +59,12 @@ pub(crate) struct Command {
     pub(crate) reach: Reach,
     /// Served although something waits to be told.
     pub(crate) quiet: bool,
+    /// Not known to units that give no room back.
+    pub(crate) thin: bool,
+    /// Takes exactly as much data as it says.
+    pub(crate) exact: bool,
+    /// Kept out less where the CDB asks for less.
+    pub(crate) milder: Option<fn(&Cdb) -> Conflict>,
     /// Refused where the unit may not be written.
     pub(crate) changes: bool,
     pub(crate) wanted: fn(&Cdb, &Unit) -> Result<Wanted, Sense>,
@@ -79,6 +85,9 @@ impl Command {
             conflict: Conflict::Writes,
             reach: Reach::Active,
             quiet: false,
+            thin: false,
+            exact: false,
+            milder: None,
             changes: false,
             wanted: nothing,
             run,
@@ -108,6 +117,26 @@ impl Command {
     /// It changes what is on the unit.
     pub(crate) const fn changes(self) -> Self {
         Self { changes: true, ..self }
+    }
+
+    /// It is not known to units that give no room back.
+    pub(crate) const fn thin(self) -> Self {
+        Self { thin: true, ..self }
+    }
+
+    /// It takes exactly as much data as it says.
+    pub(crate) const fn exact(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// What keeps it out is for the CDB to say.
+    pub(crate) const fn milder(self, milder: fn(&Cdb) -> Conflict) -> Self {
+        Self { milder: Some(milder), ..self }
+    }
+
+    /// What keeps this CDB out.
+    pub(crate) fn conflict_of(&self, cdb: &Cdb) -> Conflict {
+        self.milder.map_or(self.conflict, |milder| milder(cdb))
     }
 
     /// It takes data.

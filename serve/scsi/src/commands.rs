@@ -7,30 +7,69 @@
 //!
 //! Invariant: a command is served if and only if it stands here.
 
+mod cache;
 mod capacity;
+mod compare;
+mod groups;
 mod inquiry;
+mod log;
+mod mode;
+mod older;
+mod persistent;
+mod provisioning;
 mod read;
+mod same;
+mod supported;
 mod unit;
+mod verify;
 mod vpd;
 mod write;
 
+use crate::answer::Answer;
 use crate::cdb::Cdb;
 use crate::command::Command;
 use crate::copy;
 use crate::sense::Sense;
+use crate::task::Task;
+use crate::unit::Unit;
 
-const TABLE: &[&[Command]] =
-    &[read::COMMANDS, write::COMMANDS, unit::COMMANDS, inquiry::COMMANDS, capacity::COMMANDS, copy::COMMANDS];
+const SUPPORTED: &[Command] = &supported::commands(operation_codes);
 
-/// All commands.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
-    TABLE.iter().copied().flatten()
+/// The most frequent first.
+const TABLE: &[&[Command]] = &[
+    read::COMMANDS,
+    write::COMMANDS,
+    cache::COMMANDS,
+    same::COMMANDS,
+    compare::COMMANDS,
+    unit::COMMANDS,
+    inquiry::COMMANDS,
+    capacity::COMMANDS,
+    mode::COMMANDS,
+    persistent::COMMANDS,
+    groups::COMMANDS,
+    verify::COMMANDS,
+    provisioning::COMMANDS,
+    log::COMMANDS,
+    older::COMMANDS,
+    SUPPORTED,
+    copy::COMMANDS,
+];
+
+fn operation_codes(task: &Task) -> Answer {
+    supported::operation_codes(task, |unit| all(unit).collect())
+}
+
+/// The commands of a unit.
+pub(crate) fn all(unit: &Unit) -> impl Iterator<Item = &'static Command> {
+    let thin = unit.provisioning().is_thin;
+    TABLE.iter().copied().flatten().filter(move |command| thin || !command.thin)
 }
 
 /// The command of a CDB.
-pub(crate) fn find(cdb: &Cdb) -> Result<&'static Command, Sense> {
+pub(crate) fn find(cdb: &Cdb, unit: &Unit) -> Result<&'static Command, Sense> {
     let mut known = false;
-    for command in all().filter(|command| command.opcode == cdb.opcode()) {
+    for command in all(unit).filter(|command| command.opcode == cdb.opcode()) {
         known = true;
         if command.action.is_none_or(|action| action == cdb.action()) {
             return Ok(command);

@@ -115,6 +115,7 @@ impl Drop for NexusState {
         table.nexuses.retain(|nexus| nexus.strong_count() > 0);
         for slot in table.slots.values_mut() {
             for (_, link) in slot.links.extract_if(.., |(serial, _)| *serial == self.serial) {
+                link.unit.leave(&link.party);
                 drop(link.party.renew(true));
             }
         }
@@ -189,7 +190,10 @@ impl Device {
         table.tell(Attention::LunsChanged, None);
         drop(table);
         let gone = slot.presence.0.wait();
-        slot.links.iter().for_each(|(_, link)| drop(link.party.renew(true)));
+        for (_, link) in &slot.links {
+            link.unit.leave(&link.party);
+            drop(link.party.renew(true));
+        }
         drop(slot);
         Box::pin(gone)
     }

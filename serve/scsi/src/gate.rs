@@ -6,23 +6,39 @@
 //!
 //! Invariant: an attention is cleared only by a command that fails by it.
 
-use crate::answer::Fault;
+use crate::answer::{Fault, Status};
 use crate::cdb::Cdb;
-use crate::command::{Command, Reach};
+use crate::command::{Command, Conflict, Reach};
 use crate::device::{Link, NexusState};
 use crate::ports::AccessState;
-use crate::sense::{Sense, SenseKey, code};
+use crate::sense::{Code, Sense, SenseKey, code};
 use crate::unit::Unit;
 
+fn not_ready(code: Code) -> Result<(), Fault> {
+    Err(Fault::Check(Sense::new(SenseKey::NotReady, code)))
+}
+
 /// Whether a command may be served now. `None` is one that nobody knows, or whose form is wrong.
-pub(crate) fn pass(command: Option<&Command>, _cdb: &Cdb, nexus: &NexusState, link: &Link) -> Result<(), Fault> {
+pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, link: &Link) -> Result<(), Fault> {
+    let standing = link.unit.table().standing(&link.party);
+    let kept_out = match command.map(|command| command.conflict_of(cdb)) {
+        None | Some(Conflict::Never) => false,
+        Some(Conflict::Reserved) => standing.older_out(),
+        Some(Conflict::Reads) => standing.readers_out(),
+        Some(Conflict::Writes) => standing.writers_out(),
+    };
+    if kept_out {
+        return Err(Fault::Status(Status::ReservationConflict));
+    }
     if !command.is_some_and(|command| command.quiet)
         && let Some(attention) = link.party.pending().take()
     {
         return Err(Fault::Check(attention.sense()));
     }
     let Some(command) = command else { return Ok(()) };
-    let not_ready = |code| Err(Fault::Check(Sense::new(SenseKey::NotReady, code)));
+    if standing.not_ready() && command.conflict != Conflict::Never {
+        return not_ready(code::MANUAL_INTERVENTION);
+    }
     match (nexus.access(), command.reach) {
         (AccessState::Standby, Reach::Active) => not_ready(code::STANDBY),
         (AccessState::Unavailable, Reach::Active | Reach::Standby) => not_ready(code::UNAVAILABLE),
@@ -34,12 +50,17 @@ pub(crate) fn pass(command: Option<&Command>, _cdb: &Cdb, nexus: &NexusState, li
 pub(crate) fn protected(command: &Command, unit: &Unit) -> Result<(), Sense> {
     match command.changes {
         true if unit.is_read_only() => Err(Sense::new(SenseKey::DataProtect, code::WRITE_PROTECTED)),
-        true if unit.is_write_protected() => Err(Sense::new(SenseKey::DataProtect, code::SOFTWARE_WRITE_PROTECTED)),
+        true if unit.mode().is_write_protected() => {
+            Err(Sense::new(SenseKey::DataProtect, code::SOFTWARE_WRITE_PROTECTED))
+        }
         _ => Ok(()),
     }
 }
 
-/// A command that got less data than it needs.
-pub(crate) fn short(_command: &Command) -> Fault {
-    Fault::Check(Sense::illegal(code::INVALID_FIELD_IN_CDB))
+/// Whether the data that the initiator means to send are those that a command takes.
+pub(crate) fn amount(command: &Command, wanted: usize, sent: u32) -> Result<(), Fault> {
+    if wanted > sent as usize || (command.exact && wanted != sent as usize) {
+        return Err(Fault::Check(Sense::illegal(code::INVALID_FIELD_IN_INFORMATION_UNIT)));
+    }
+    Ok(())
 }

@@ -30,6 +30,7 @@ mod identity;
 mod limits;
 mod lun;
 mod luns;
+mod mode;
 mod nexus;
 mod party;
 mod ports;

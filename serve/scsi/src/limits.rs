@@ -12,8 +12,8 @@ pub(crate) const TRANSFER_BYTES: u64 = 16 << 20;
 pub(crate) const COMPARE_AND_WRITE_BYTES: u64 = 64 << 10;
 /// Bytes that one WRITE SAME covers at most.
 pub(crate) const WRITE_SAME_BYTES: u64 = 4 << 30;
-/// Bytes that one UNMAP covers at most.
-pub(crate) const UNMAP_BYTES: u64 = 64 << 30;
+/// Blocks that one UNMAP covers at most.
+pub(crate) const UNMAP_BLOCKS: u64 = 1 << 20;
 /// Descriptors in one UNMAP at most.
 pub(crate) const UNMAP_DESCRIPTORS: u32 = 256;
 /// Bytes of a parameter list at most.

@@ -144,7 +144,7 @@ impl Nexus {
         let Some(link) = link else {
             return Prepared { cdb, read_len, write_len, out: none, goal: Goal::Elsewhere(address) };
         };
-        let checked = commands::find(&cdb).and_then(|command| {
+        let checked = commands::find(&cdb, &link.unit).and_then(|command| {
             command.check(&cdb)?;
             gate::protected(command, &link.unit)?;
             Ok((command, (command.wanted)(&cdb, &link.unit)?))
@@ -168,13 +168,12 @@ impl Nexus {
         let refusal = gate::pass(command.as_ref().ok().copied(), &cdb, &self.state, &link).err();
         let command = match (refusal, command) {
             (Some(fault), _) | (None, Err(fault)) => {
-                return Outcome::Answered(response(Err(fault), link.unit.descriptor_sense()));
+                return Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
             }
             (None, Ok(command)) => command,
         };
-        if out.len() > write_len as usize {
-            // What was not sent is in no buffer: a command that needs more than it got is not served.
-            return Outcome::Answered(response(Err(gate::short(command)), link.unit.descriptor_sense()));
+        if let Err(fault) = gate::amount(command, out.len(), write_len) {
+            return Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
         }
         let (nexus, given_up, work) = (self.state.clone(), Rc::new(Cell::new(false)), link.party.work());
         let task = Task { nexus, cdb, out, read_len, write_len, given_up, work, link };

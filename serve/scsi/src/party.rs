@@ -41,8 +41,7 @@ pub(crate) struct Party {
     id: NexusId,
     target: Arc<Target>,
     pending: Pending,
-    /// What reservations say of it, as of which version of them; see `reservations/guard.rs`.
-    pub(crate) standing: AtomicU64,
+    standing: AtomicU64,
     work: Mutex<Arc<Work>>,
     bell: Arc<Notify>,
 }
@@ -85,8 +84,12 @@ impl Party {
         old.over.wait()
     }
 
-    /// Whether what reservations say of it is known as of this version of them; the rest of the word says what.
+    /// What reservations say of it and as of which version of them, in one word of theirs.
     pub(crate) fn standing(&self) -> u64 {
         self.standing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_standing(&self, known: u64) {
+        self.standing.store(known, Ordering::Release);
     }
 }

@@ -43,6 +43,7 @@ pub mod code {
     pub const MANUAL_INTERVENTION: Code = Code(0x04, 0x03);
     pub const STANDBY: Code = Code(0x04, 0x0b);
     pub const UNAVAILABLE: Code = Code(0x04, 0x0c);
+    pub const INVALID_FIELD_IN_INFORMATION_UNIT: Code = Code(0x0e, 0x03);
     pub const WRITE_ERROR: Code = Code(0x0c, 0x00);
     pub const UNRECOVERED_READ_ERROR: Code = Code(0x11, 0x00);
     pub const PARAMETER_LIST_LENGTH: Code = Code(0x1a, 0x00);
@@ -68,6 +69,7 @@ pub mod code {
     pub const CAPACITY_CHANGED: Code = Code(0x2a, 0x09);
     pub const COMMANDS_CLEARED: Code = Code(0x2f, 0x00);
     pub const THIN_THRESHOLD: Code = Code(0x38, 0x07);
+    pub const SAVING_NOT_SUPPORTED: Code = Code(0x39, 0x00);
     pub const LUNS_CHANGED: Code = Code(0x3f, 0x0e);
     pub const INTERNAL_FAILURE: Code = Code(0x44, 0x00);
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: Code = Code(0x55, 0x04);

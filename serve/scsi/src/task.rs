@@ -112,7 +112,7 @@ impl Task {
         self,
         serve: impl FnOnce(Self) -> F + 'static,
     ) -> Outcome {
-        let descriptors = self.unit().descriptor_sense();
+        let descriptors = self.unit().mode().descriptor_sense();
         Outcome::Later(Running::reading(async move { response(serve(self).await, descriptors) }))
     }
 
@@ -121,13 +121,13 @@ impl Task {
         self,
         serve: impl FnOnce(Self) -> F + 'static,
     ) -> Outcome {
-        let (given_up, descriptors) = (self.given_up.clone(), self.unit().descriptor_sense());
+        let (given_up, descriptors) = (self.given_up.clone(), self.unit().mode().descriptor_sense());
         Outcome::Later(Running::changing(given_up, async move { response(serve(self).await, descriptors) }))
     }
 
     /// A command that is answered.
     pub(crate) fn answered(&self, answer: Answer) -> Outcome {
-        Outcome::Answered(response(answer, self.unit().descriptor_sense()))
+        Outcome::Answered(response(answer, self.unit().mode().descriptor_sense()))
     }
 }
 

@@ -18,8 +18,9 @@ use holdfast_block::Target;
 use holdfast_model::Uuid;
 
 use crate::attention::Attention;
+use crate::mode::{self, Mode};
 use crate::party::Party;
-use crate::reservations::ReservationView;
+use crate::reservations::{ReservationView, Reservations};
 use crate::shared::Shared;
 
 /// Room is counted in sets of so many bytes.
@@ -105,6 +106,8 @@ pub struct Unit {
     size_bytes: AtomicU64,
     read_only: bool,
     provisioning: Provisioning,
+    mode: Mode,
+    reservations: Reservations,
     parties: Mutex<Vec<Weak<Party>>>,
     room: Mutex<Option<Room>>,
 }
@@ -129,6 +132,8 @@ impl Unit {
             size_bytes: AtomicU64::new(info.geometry.size_bytes),
             read_only: info.read_only,
             provisioning,
+            mode: Mode::default(),
+            reservations: Reservations::default(),
             parties: Mutex::default(),
             room: Mutex::default(),
         })
@@ -164,19 +169,14 @@ impl Unit {
         self.read_only
     }
 
-    /// Whether an initiator has protected it.
-    pub(crate) fn is_write_protected(&self) -> bool {
-        false
+    /// What MODE SELECT changes.
+    pub(crate) fn mode(&self) -> &Mode {
+        &self.mode
     }
 
-    /// Whether every change is to be durable when it is answered.
-    pub(crate) fn writes_through(&self) -> bool {
-        false
-    }
-
-    /// Whether sense data go out in descriptor format.
-    pub(crate) fn descriptor_sense(&self) -> bool {
-        false
+    /// Who has reserved it.
+    pub(crate) fn table(&self) -> &Reservations {
+        &self.reservations
     }
 
     /// What is given back of it.
@@ -190,7 +190,10 @@ impl Unit {
     }
 
     /// Takes back what does not outlive a reset.
-    pub(crate) fn reset(&self) {}
+    pub(crate) fn reset(&self) {
+        self.reservations.release(None);
+        self.mode.set(mode::DEFAULT);
+    }
 
     /// The size of what it stands on has changed: initiators see the new one from now on.
     pub fn size_changed(&self) {
@@ -216,21 +219,34 @@ impl Unit {
 
     /// Who is registered, and what is reserved.
     pub fn reservations(&self) -> ReservationView {
-        ReservationView::default()
+        self.reservations.view()
     }
 
-    /// Forgets all registrations and reservations, where they are kept too.
+    /// Forgets all registrations and reservations of both kinds, where they are kept too. Who was registered is told.
     pub fn clear_reservations(self: &Arc<Self>) -> BoxFuture<'static, Result<(), String>> {
-        let kept = self.shared.keeper().keep(self.settings.id, None);
-        Box::pin(kept)
+        let unit = self.clone();
+        Box::pin(async move {
+            let _turn = unit.reservations.turn().await;
+            unit.shared.keeper().keep(unit.settings.id, None).await?;
+            let registered = unit.reservations.clear();
+            let parties = unit.parties();
+            let told = parties.iter().filter(|party| registered.contains(party.id()));
+            told.for_each(|party| party.tell(Attention::ReservationsPreempted));
+            Ok(())
+        })
     }
 
     /// Takes back what was kept.
     ///
     /// # Errors
     /// If it cannot be read. The unit is not ready then until its reservations are cleared.
-    pub fn restore_reservations(&self, _kept: &[u8]) -> Result<(), String> {
-        Ok(())
+    pub fn restore_reservations(&self, kept: &[u8]) -> Result<(), String> {
+        self.reservations.restore(kept)
+    }
+
+    /// A nexus has left it: what it had reserved by the older command is free.
+    pub(crate) fn leave(&self, party: &Party) {
+        self.reservations.release(Some(party));
     }
 
     pub(crate) fn join(&self, party: &Arc<Party>) {
@@ -242,6 +258,10 @@ impl Unit {
     /// Everybody who is connected to it, through whatever target.
     pub(crate) fn parties(&self) -> Vec<Arc<Party>> {
         lock(&self.parties).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn tell_others(&self, party: &Arc<Party>, attention: Attention) {
+        self.parties().iter().filter(|other| !Arc::ptr_eq(other, party)).for_each(|other| other.tell(attention));
     }
 
     pub(crate) fn tell_all(&self, attention: Attention) {

@@ -103,7 +103,7 @@ fn block_limits(task: &Task) -> Option<Vec<u8>> {
     body[12..16].copy_from_slice(&u32_of(blocks(limits::TRANSFER_BYTES)));
     let provisioning = unit.provisioning();
     if provisioning.is_thin {
-        body[16..20].copy_from_slice(&u32_of(blocks(limits::UNMAP_BYTES)));
+        body[16..20].copy_from_slice(&u32_of(limits::UNMAP_BLOCKS));
         body[20..24].copy_from_slice(&limits::UNMAP_DESCRIPTORS.to_be_bytes());
         body[24..28].copy_from_slice(&u32_of(blocks(provisioning.granularity_bytes)));
         body[28] = 0x80;

@@ -42,7 +42,8 @@ fn write(mut task: Task) -> Outcome {
     let Some(buf) = task.out.buf.take() else { return task.answered(Ok(DataIn::None)) };
     let fua = task.cdb.opcode() != 0x0a && task.cdb.bit(1, 3);
     let (offset, len) = (range.offset(task.unit()), range.bytes(task.unit()));
-    match task.session().change(offset, len, Change::Write(buf), durability(fua || task.unit().writes_through())) {
+    match task.session().change(offset, len, Change::Write(buf), durability(fua || task.unit().mode().writes_through()))
+    {
         Started::Answered(outcome) => {
             task.answered(outcome.map(|()| DataIn::None).map_err(|error| fault(&error, range.lba, true)))
         }

@@ -1,0 +1,47 @@
+//! SYNCHRONIZE CACHE and PRE-FETCH (SBC-3 5.31, 5.32, 5.8, 5.9).
+//!
+//! Invariant: what was answered before a SYNCHRONIZE CACHE is durable when that is answered, whatever its range.
+
+use crate::answer::{Answer, DataIn, Outcome};
+use crate::command::{Command, Conflict, Run};
+use crate::task::{Task, fault};
+use holdfast_device::Io;
+
+const SYNCHRONIZE: Command = Command::new(&[0], Run::Start(synchronize));
+const PREFETCH: Command = Command::new(&[0], Run::Now(prefetch)).conflict(Conflict::Reads);
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command { opcode: 0x35, usage: &[0x35, 0x06, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0x04], ..SYNCHRONIZE },
+    Command {
+        opcode: 0x91,
+        usage: &[0x91, 0x06, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0x04],
+        ..SYNCHRONIZE
+    },
+    Command { opcode: 0x34, usage: &[0x34, 0x02, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0x04], ..PREFETCH },
+    Command {
+        opcode: 0x90,
+        usage: &[0x90, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0x04],
+        ..PREFETCH
+    },
+];
+
+fn synchronize(task: Task) -> Outcome {
+    let range = match task.cdb.range().check(task.unit()) {
+        Ok(range) => range,
+        Err(sense) => return task.answered(Err(sense.into())),
+    };
+    let done = move |outcome: Result<(), holdfast_device::IoError>| match outcome {
+        Ok(()) => Ok(DataIn::None),
+        Err(error) => Err(fault(&error, range.lba, true)),
+    };
+    match task.session().target().flush() {
+        Io::Ready(Some(outcome)) => task.answered(done(outcome)),
+        io => task.reading(async move |task| done(task.finish(io).await)),
+    }
+}
+
+/// There is nothing nearer to bring the range to.
+fn prefetch(task: &Task) -> Answer {
+    task.cdb.range().check(task.unit())?;
+    Ok(DataIn::None)
+}
