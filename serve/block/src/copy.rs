@@ -91,6 +91,11 @@ impl Progress {
         self.operations.load(Ordering::Relaxed)
     }
 
+    /// So many more bytes are done, by other means than a copy.
+    pub fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Ends the copy as soon as what is under way has ended.
     pub fn abort(&self) {
         self.aborted.store(true, Ordering::Relaxed);
@@ -109,6 +114,21 @@ pub enum Source<'a> {
     Zeros,
     /// Data, which is right where this says so after it was read.
     Data(&'a Session, &'a dyn Fn() -> bool),
+}
+
+/// What is to be copied.
+pub struct Order<'a> {
+    /// From where.
+    pub source: Source<'a>,
+    /// To where.
+    pub destination: &'a Session,
+    /// Which ranges, the first first. No two of them have a byte of the destination in common, and none writes what
+    /// another reads; a piece whose own ranges overlap is copied as if through a buffer.
+    pub pieces: &'a [Piece],
+    /// What is done of it when it ends well.
+    pub durability: Durability,
+    /// Whether nobody wants it any more; asked between any two steps.
+    pub stop: &'a dyn Fn() -> bool,
 }
 
 /// Bytes that are done without a gap.
@@ -143,19 +163,12 @@ impl Copier {
         Arc::new(Self { settings, memory: Semaphore::new(blocks) })
     }
 
-    /// Copies pieces, the first first. No two of them have a byte of the destination in common, and none writes what
-    /// another reads; a piece whose own ranges overlap is copied as if through a buffer.
+    /// Carries out an order.
     ///
     /// # Errors
     /// Why it ended early. [`Progress`] says how far it came.
-    pub async fn copy(
-        &self,
-        source: Source<'_>,
-        destination: &Session,
-        pieces: &[Piece],
-        durability: Durability,
-        progress: &Progress,
-    ) -> Result<(), CopyError> {
+    pub async fn copy(&self, order: &Order<'_>, progress: &Progress) -> Result<(), CopyError> {
+        let Order { source, destination, pieces, durability, stop } = *order;
         let mut plan = Plan::new(source, destination, pieces, self.settings.chunk_bytes);
         let mut running = FuturesUnordered::new();
         let (mut prefix, mut in_flight) = (Prefix { done: progress.done(), ..Prefix::default() }, 0);
@@ -163,7 +176,7 @@ impl Copier {
         let mut failed = None;
         loop {
             while failed.is_none() && in_flight < self.settings.in_flight_bytes && running.len() < OPERATIONS {
-                if progress.is_aborted() {
+                if progress.is_aborted() || stop() || destination.is_ended() {
                     failed = Some(CopyError::Aborted);
                     break;
                 }

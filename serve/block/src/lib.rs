@@ -33,7 +33,7 @@ mod traffic;
 
 pub use blocks::{blocks_around, clip};
 pub use claims::{Claim, Claimed, Claims};
-pub use copy::{Copier, CopyError, CopySettings, Piece, Progress, Source};
+pub use copy::{Copier, CopyError, CopySettings, Order, Piece, Progress, Source};
 pub use exclusion::{Exclusion, Held, Lane};
 pub use qos::{Balancer, Cost, Entry, FlowId, Limiter, NORMAL_BYTES, Qos, QueuedEntry};
 pub use ranges::WatchedRange;

@@ -47,7 +47,7 @@ impl Drop for WatchedRange {
     fn drop(&mut self) {
         self.state.dropped.store(true, Ordering::SeqCst);
         if let Some(table) = self.table.upgrade().filter(|_| !self.is_changed()) {
-            table.replace(None);
+            table.replace([].into_iter());
         }
     }
 }
@@ -76,11 +76,13 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// Watches a range, of which no change may be under way.
-    pub fn add(self: &Arc<Self>, range: Range<u64>) -> Arc<WatchedRange> {
-        let state = Arc::new(State::default());
-        self.replace(Some(Entry { range: range.clone(), reach: 0, state: state.clone() }));
-        Arc::new(WatchedRange { range, state, table: Arc::downgrade(self) })
+    /// Watches ranges, of which no change may be under way.
+    pub fn add(self: &Arc<Self>, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Arc<WatchedRange>> {
+        let watch = |range| WatchedRange { range, state: Arc::default(), table: Arc::downgrade(self) };
+        let watched: Vec<_> = ranges.map(|range| Arc::new(watch(range))).collect();
+        let entry = |one: &Arc<WatchedRange>| Entry { range: one.range(), reach: 0, state: one.state.clone() };
+        self.replace(watched.iter().map(entry));
+        watched
     }
 
     /// A change of a range is about to begin.
@@ -104,15 +106,15 @@ impl Ranges {
         }
         drop(entries);
         if met {
-            self.replace(None);
+            self.replace([].into_iter());
         }
     }
 
-    /// Drops what is changed or not watched any more, and adds an entry.
-    fn replace(&self, entry: Option<Entry>) {
+    /// Drops what is changed or not watched any more, and adds entries.
+    fn replace(&self, added: impl Iterator<Item = Entry>) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.table.load().iter().filter(|entry| entry.is_of_use()).cloned().collect::<Vec<_>>();
-        let mut entries: Vec<Entry> = kept.into_iter().chain(entry).collect();
+        let mut entries: Vec<Entry> = kept.into_iter().chain(added).collect();
         entries.sort_unstable_by_key(|entry| entry.range.start);
         let mut reach = 0;
         for entry in &mut entries {
@@ -134,19 +136,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn changed(watched: &[Arc<WatchedRange>]) -> Vec<bool> {
+        watched.iter().map(|one| one.is_changed()).collect()
+    }
+
     #[test]
     fn what_a_change_meets_is_marked_and_nothing_beside_it() {
         let ranges = Arc::new(Ranges::default());
         let spans = [0..10, 5..100, 20..30, 40..50, 100..110];
-        let watched = spans.clone().map(|span| ranges.add(span));
+        let watched = ranges.add(spans.into_iter());
         ranges.mark(30..40);
-        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [false, true, false, false, false]);
+        assert_eq!(changed(&watched), [false, true, false, false, false]);
         ranges.mark(9..10);
-        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [true, true, false, false, false]);
+        assert_eq!(changed(&watched), [true, true, false, false, false]);
         ranges.mark(50..100);
         ranges.mark(110..200);
         ranges.mark(29..41);
-        assert_eq!(watched.each_ref().map(|one| one.is_changed()), [true, true, true, true, false]);
+        assert_eq!(changed(&watched), [true, true, true, true, false]);
         assert_eq!(ranges.len(), 1, "what is changed leaves the table");
         drop(watched);
         assert_eq!(ranges.len(), 0, "nothing costs more than a load");
@@ -155,7 +161,7 @@ mod tests {
     #[test]
     fn a_range_outlives_the_object_it_was_of() {
         let ranges = Arc::new(Ranges::default());
-        let watched = ranges.add(0..10);
+        let watched = ranges.add([0..10].into_iter()).remove(0);
         drop(ranges);
         assert!(!watched.is_changed());
         assert_eq!(watched.range(), 0..10);
@@ -169,7 +175,7 @@ mod tests {
             dropped in prop::collection::vec(any::<bool>(), 30),
         ) {
             let ranges = Arc::new(Ranges::default());
-            let mut watched: Vec<_> = spans.iter().map(|(start, len)| Some(ranges.add(*start..start + len))).collect();
+            let mut watched: Vec<_> = spans.iter().map(|(start, len)| ranges.add([*start..start + len].into_iter()).pop()).collect();
             for (one, dropped) in watched.iter_mut().zip(dropped) {
                 if dropped {
                     one.take();

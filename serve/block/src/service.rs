@@ -73,12 +73,19 @@ impl ObjectService {
         &self.claims
     }
 
-    /// Watches a range of bytes from now on: every later change of it, by whatever target of whatever front end, marks
-    /// it before it begins, and none is under way when this ends.
+    /// Watches a range of bytes from now on, as [`watch_all`](Self::watch_all) does.
     pub async fn watch(&self, range: Range<u64>) -> Arc<WatchedRange> {
-        let blocks = blocks_around(range.start, range.end - range.start);
-        let _held = self.exclusion.hold_partial(blocks.clone()).await;
-        self.ranges.add(blocks)
+        self.watch_all(&[range]).await.remove(0)
+    }
+
+    /// Watches ranges of bytes from now on: every later change of one, by whatever target of whatever front end, marks
+    /// it before it begins, and none is under way when this ends.
+    pub async fn watch_all(&self, ranges: &[Range<u64>]) -> Vec<Arc<WatchedRange>> {
+        let blocks = |range: &Range<u64>| blocks_around(range.start, range.end - range.start);
+        let start = ranges.iter().map(|range| blocks(range).start).min().unwrap_or(0);
+        let end = ranges.iter().map(|range| blocks(range).end).max().unwrap_or(0);
+        let _held = self.exclusion.hold_partial(start..end).await;
+        self.ranges.add(ranges.iter().map(blocks))
     }
 
     /// What lies in a range is about to change by no request: the object shrinks, say.

@@ -124,6 +124,11 @@ impl Session {
         self.ended.raise();
     }
 
+    /// Whether nothing more is to begin.
+    pub fn is_ended(&self) -> bool {
+        self.ended.raised()
+    }
+
     /// The outcome of a request. If it waits for its turn and the session ends before, it never begins.
     pub async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
         self.finish_unless(io, &Cell::new(false)).await

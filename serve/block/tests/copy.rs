@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use holdfast_block::{Copier, CopyError, CopySettings, Piece, Progress, Qos, Session, Source};
+use holdfast_block::{Copier, CopyError, CopySettings, Order, Piece, Progress, Qos, Session, Source};
 use holdfast_device::reactor::clock;
 use holdfast_device::{Durability, ExtentKind, IoErrorKind};
 use memory::{Domain, Memory};
@@ -25,11 +25,15 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(seed | 1) >> 7) as u8 | 1).collect()
 }
 
+fn order<'a>(source: Source<'a>, destination: &'a Session, pieces: &'a [Piece]) -> Order<'a> {
+    Order { source, destination, pieces, durability: Durability::Cached, stop: &|| false }
+}
+
 async fn copy(from: &Session, to: &Session, pieces: &[Piece]) -> (Result<(), CopyError>, u64) {
     let progress = Progress::default();
     let holds = || true;
     let source = Source::Data(from, &holds);
-    let outcome = Copier::new(SMALL).copy(source, to, pieces, Durability::Cached, &progress).await;
+    let outcome = Copier::new(SMALL).copy(&order(source, to, pieces), &progress).await;
     (outcome, progress.done())
 }
 
@@ -140,7 +144,8 @@ fn a_source_that_changes_ends_the_copy_and_what_is_done_is_right() {
         let progress = Progress::default();
         let whole = [Piece { from: 0, to: 0, len: 8 << 20 }];
         let copier = Copier::new(SMALL);
-        let copied = copier.copy(Source::Data(&source, &holds), &target, &whole, Durability::Cached, &progress);
+        let order = order(Source::Data(&source, &holds), &target, &whole);
+        let copied = copier.copy(&order, &progress);
         let disturb = async {
             while progress.done() < 1 << 20 {
                 clock().sleep(Duration::from_micros(200)).await;
@@ -172,8 +177,10 @@ fn errors_say_which_side_they_are_of() {
         assert_eq!((done, also), (0, 0));
         let progress = Progress::default();
         progress.abort();
-        let outcome = Copier::new(SMALL).copy(Source::Zeros, &good, &whole, Durability::Cached, &progress).await;
+        let outcome = Copier::new(SMALL).copy(&order(Source::Zeros, &good, &whole), &progress).await;
         assert_eq!(outcome, Err(CopyError::Aborted));
+        let unwanted = Order { stop: &|| true, ..order(Source::Zeros, &good, &whole) };
+        assert_eq!(Copier::new(SMALL).copy(&unwanted, &Progress::default()).await, Err(CopyError::Aborted));
     });
 }
 
@@ -187,7 +194,8 @@ fn zeros_are_written_without_data_and_made_durable_at_the_end() {
         write(&target, 0, &pattern(4 << 20, 3)).await.unwrap();
         let pieces = [Piece { from: 0, to: 512, len: 10_000 }, Piece { from: 0, to: 1 << 20, len: 2 << 20 }];
         let progress = Progress::default();
-        Copier::new(SMALL).copy(Source::Zeros, &target, &pieces, Durability::Durable, &progress).await.unwrap();
+        let order = Order { durability: Durability::Durable, ..order(Source::Zeros, &target, &pieces) };
+        Copier::new(SMALL).copy(&order, &progress).await.unwrap();
         assert!(read(&target, 512, 10_000).await.iter().all(|byte| *byte == 0));
         assert!(read(&target, 1 << 20, 2 << 20).await.iter().all(|byte| *byte == 0));
         assert_ne!(read(&target, 10_512, 1).await, [0]);
@@ -208,7 +216,7 @@ fn all_copies_share_one_budget_and_go_on_within_it() {
             let (holds, progress) = (|| true, Progress::default());
             let whole = [Piece { from: 0, to: 0, len: 4 << 20 }];
             let from = Source::Data(&source, &holds);
-            copier.copy(from, &target, &whole, Durability::Cached, &progress).await.unwrap();
+            copier.copy(&order(from, &target, &whole), &progress).await.unwrap();
             ended.set(ended.get() + 1);
         });
         join_all(copies).await;

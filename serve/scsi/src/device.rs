@@ -8,6 +8,7 @@
 //!
 //! Invariant: a unit that was removed is reached by tasks alone that had begun, and the removal ends with the last.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,6 +18,7 @@ use holdfast_device::Signal;
 use tokio::sync::Notify;
 
 use crate::attention::Attention;
+use crate::copy::Proof;
 use crate::error::ScsiError;
 use crate::lun::MAX_LUN;
 use crate::party::Party;
@@ -95,6 +97,8 @@ pub(crate) struct NexusState {
     pub(crate) bell: Arc<Notify>,
     serial: u64,
     access: AtomicU8,
+    /// What its initiator proved when it logged in.
+    pub(crate) proof: Proof,
 }
 
 impl NexusState {
@@ -247,14 +251,17 @@ impl Device {
     }
 
     /// Connects a nexus.
-    pub(crate) fn enter(self: &Arc<Self>, id: NexusId) -> Arc<NexusState> {
+    pub(crate) fn enter(self: &Arc<Self>, id: NexusId, proof: Proof) -> Arc<NexusState> {
         let mut table = self.table();
         table.next_serial += 1;
         let access = AtomicU8::new(table.state_of(id.target.relative_id).code());
         let serial = table.next_serial;
-        let nexus = Arc::new(NexusState { id, device: self.clone(), bell: Arc::default(), serial, access });
+        let nexus = Arc::new(NexusState { id, device: self.clone(), bell: Arc::default(), serial, access, proof });
         table.nexuses.push(Arc::downgrade(&nexus));
         table.slots.iter_mut().for_each(|(lun, slot)| slot.link(*lun, &nexus, Attention::PowerOn));
+        drop(table);
+        let known: Arc<dyn Any + Send + Sync> = nexus.clone();
+        self.shared.copies().proofs.enter(&nexus.id.initiator.name, proof, Arc::downgrade(&known));
         nexus
     }
 

@@ -46,6 +46,12 @@ pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, lin
     }
 }
 
+/// Whether reservations of others keep such commands of a nexus out of a unit.
+pub(crate) fn kept_out(conflict: Conflict, _link: &Link) -> bool {
+    debug_assert!(conflict != Conflict::Never);
+    false
+}
+
 /// Whether a command may change the unit.
 pub(crate) fn protected(command: &Command, unit: &Unit) -> Result<(), Sense> {
     match command.changes {

@@ -41,6 +41,7 @@ mod task;
 mod unit;
 
 pub use answer::{DataIn, Outcome, Response, Running, Status};
+pub use copy::Proof;
 pub use device::{Device, MAX_UNITS};
 pub use error::ScsiError;
 pub use lun::{MAX_LUN, lun_field};

@@ -20,6 +20,7 @@ use crate::attention::Attention;
 use crate::cdb::Cdb;
 use crate::command::{Command, Run};
 use crate::commands;
+use crate::copy::Proof;
 use crate::device::{Device, Link, NexusState};
 use crate::gate;
 use crate::lun::Address;
@@ -103,8 +104,14 @@ pub struct Nexus {
 impl Device {
     /// Connects an initiator through the port of this relative number.
     pub fn connect(self: &Arc<Self>, initiator: InitiatorPort, port: u16) -> Nexus {
+        self.connect_proved(initiator, port, Proof::Nothing)
+    }
+
+    /// The same of one that proved something of itself: its copies reach the units of other devices to which it proved
+    /// as much.
+    pub fn connect_proved(self: &Arc<Self>, initiator: InitiatorPort, port: u16, proof: Proof) -> Nexus {
         let target = TargetPort { device: self.name().into(), relative_id: port };
-        Nexus { state: self.enter(NexusId { initiator, target }), remembered: RefCell::default() }
+        Nexus { state: self.enter(NexusId { initiator, target }, proof), remembered: RefCell::default() }
     }
 }
 

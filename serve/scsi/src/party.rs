@@ -16,6 +16,7 @@ use holdfast_device::{Raised, Signal};
 use tokio::sync::Notify;
 
 use crate::attention::{Attention, Pending};
+use crate::copy::Operations;
 use crate::ports::NexusId;
 
 /// The tasks of a nexus with a unit since it was reset last.
@@ -43,13 +44,22 @@ pub(crate) struct Party {
     pending: Pending,
     standing: AtomicU64,
     work: Mutex<Arc<Work>>,
+    copies: Operations,
     bell: Arc<Notify>,
 }
 
 impl Party {
     pub(crate) fn new(id: NexusId, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
         let work = Mutex::new(Work::new(&target));
-        Arc::new(Self { id, target, pending: Pending::default(), standing: AtomicU64::new(0), work, bell })
+        Arc::new(Self {
+            id,
+            target,
+            pending: Pending::default(),
+            standing: AtomicU64::new(0),
+            work,
+            copies: Operations::default(),
+            bell,
+        })
     }
 
     /// The nexus that it is of.
@@ -69,6 +79,11 @@ impl Party {
         &self.pending
     }
 
+    /// The copies that it has begun.
+    pub(crate) fn copies(&self) -> &Operations {
+        &self.copies
+    }
+
     /// What a task that begins now belongs to.
     pub(crate) fn work(&self) -> Arc<Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -79,6 +94,7 @@ impl Party {
         let fresh = Work::new(&self.target);
         let old = std::mem::replace(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner), fresh);
         if abort {
+            self.copies.reset();
             old.session.end();
         }
         old.over.wait()

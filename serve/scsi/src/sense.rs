@@ -27,6 +27,8 @@ pub enum SenseKey {
     AbortedCommand = 0xb,
     /// The data are others than those sent.
     Miscompare = 0xe,
+    /// The command was served, and there is something to tell.
+    Completed = 0xf,
 }
 
 /// Additional sense code and qualifier.

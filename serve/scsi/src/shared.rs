@@ -5,8 +5,11 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use holdfast_block::CopySettings;
 use holdfast_device::Clock;
 use holdfast_model::Uuid;
+
+use crate::copy::Copies;
 
 /// Keeps persistent reservations over restarts.
 pub trait ReservationKeeper: Send + Sync {
@@ -18,12 +21,24 @@ pub trait ReservationKeeper: Send + Sync {
 pub struct Shared {
     keeper: Arc<dyn ReservationKeeper>,
     clock: Arc<dyn Clock>,
+    copies: Copies,
 }
 
 impl Shared {
     /// Of a daemon that keeps reservations in `keeper` and measures time by `clock`.
     pub fn new(keeper: Arc<dyn ReservationKeeper>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { keeper, clock })
+        Self::with_copies(keeper, clock, CopySettings::default())
+    }
+
+    /// The same, where copies take no more memory than that.
+    pub fn with_copies(keeper: Arc<dyn ReservationKeeper>, clock: Arc<dyn Clock>, settings: CopySettings) -> Arc<Self> {
+        let copies = Copies::new(settings, clock.clone());
+        Arc::new(Self { keeper, clock, copies })
+    }
+
+    /// What copies share.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Where reservations are kept.
