@@ -21,13 +21,7 @@ fn not_ready(code: Code) -> Result<(), Fault> {
 /// Whether a command may be served now. `None` is one that nobody knows, or whose form is wrong.
 pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, link: &Link) -> Result<(), Fault> {
     let standing = link.unit.table().standing(&link.party);
-    let kept_out = match command.map(|command| command.conflict_of(cdb)) {
-        None | Some(Conflict::Never) => false,
-        Some(Conflict::Reserved) => standing.older_out(),
-        Some(Conflict::Reads) => standing.readers_out(),
-        Some(Conflict::Writes) => standing.writers_out(),
-    };
-    if kept_out {
+    if command.is_some_and(|command| kept_out(command.conflict_of(cdb), link)) {
         return Err(Fault::Status(Status::ReservationConflict));
     }
     if !command.is_some_and(|command| command.quiet)
@@ -47,9 +41,14 @@ pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, lin
 }
 
 /// Whether reservations of others keep such commands of a nexus out of a unit.
-pub(crate) fn kept_out(conflict: Conflict, _link: &Link) -> bool {
-    debug_assert!(conflict != Conflict::Never);
-    false
+pub(crate) fn kept_out(conflict: Conflict, link: &Link) -> bool {
+    let standing = link.unit.table().standing(&link.party);
+    match conflict {
+        Conflict::Never => false,
+        Conflict::Reserved => standing.older_out(),
+        Conflict::Reads => standing.readers_out(),
+        Conflict::Writes => standing.writers_out(),
+    }
 }
 
 /// Whether a command may change the unit.

@@ -47,7 +47,7 @@ impl Reached {
 
     pub(super) fn may_be_written(&self) -> bool {
         let unit = self.unit();
-        !gate::kept_out(Conflict::Writes, &self.link) && !unit.is_read_only() && !unit.is_write_protected()
+        !gate::kept_out(Conflict::Writes, &self.link) && !unit.is_read_only() && !unit.mode().is_write_protected()
     }
 }
 

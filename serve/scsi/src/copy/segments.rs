@@ -52,7 +52,7 @@ pub(super) fn serve(task: Task) -> Outcome {
         });
         return begun_well;
     }
-    let (given_up, descriptors) = (task.given_up.clone(), task.unit().descriptor_sense());
+    let (given_up, descriptors) = (task.given_up.clone(), task.unit().mode().descriptor_sense());
     Outcome::Later(Running::changing(given_up, async move {
         let ended = run(&task, &request, &begun).await;
         let segments = begun.segments.load(Ordering::Relaxed);
@@ -194,7 +194,7 @@ async fn copy(
         source: Source::Data(source.session(), &holds),
         destination: destination.session(),
         pieces: &[moved.piece],
-        durability: durability(destination.unit().writes_through()),
+        durability: durability(destination.unit().mode().writes_through()),
         stop: &stop,
     };
     let mut copied = copier.copy(&order, &begun.progress).await;

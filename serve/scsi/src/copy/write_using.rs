@@ -194,7 +194,7 @@ async fn write(task: &Task, plan: Plan, delete: bool, begun: Begun) -> Answer {
         source: source.as_ref().map_or(Source::Zeros, |(reached, _)| Source::Data(reached.session(), &holds)),
         destination: task.session(),
         pieces: &pieces,
-        durability: durability(task.unit().writes_through()),
+        durability: durability(task.unit().mode().writes_through()),
         stop: &stop,
     };
     let mut copied = copies.copier.copy(&order, &begun.progress).await;

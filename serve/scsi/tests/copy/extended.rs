@@ -241,3 +241,38 @@ fn hostile_lists_harm_nobody() {
         });
     });
 }
+
+#[test]
+fn reservations_of_others_keep_copies_out() {
+    on_reactor(|| async {
+        let world = World::new();
+        let device = world.simple("iqn.a", &[B512e, B512e]);
+        let (host, other) = (Host::new(&device, "iqn.host").await, Host::new(&device, "iqn.other").await);
+        let token = host.populate(1, &[(0, 8)]).await;
+        // Registered with a key, the other reserves unit 1: exclusive access.
+        let mut keys = vec![0; 24];
+        keys[8..16].copy_from_slice(&7_u64.to_be_bytes());
+        other.good(1, &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], &keys).await;
+        keys.copy_within(8..16, 0);
+        keys[8..16].fill(0);
+        other.good(1, &[0x5f, 1, 3, 0, 0, 0, 0, 0, 24, 0], &keys).await;
+        let both = [cscd(&device, 0, 0), cscd(&device, 1, 0)];
+        for segment in [blocks(0, (0, 0), (1, 0), 8), blocks(0, (1, 0), (0, 0), 8)] {
+            let list = lid1(1, 0, &both, &[segment]);
+            assert_eq!(told(&copy(&host, 0, &list).await), (0xa, 0x0d, 0x01));
+            assert_eq!(copy(&other, 0, &list).await.status, Status::Good);
+        }
+        let list = write_list(0, 0, &token, &[(0, 8)]);
+        // The writes of the holder ended the token; a new one is not to be had.
+        assert_eq!(told(&host.write_using(0, 1, &list).await), (5, 0x23, 0x08));
+        let populate = populate_list(0, &[(0, 8)]);
+        let mut cdb = vec![0x83, 0x10, 0, 0, 0, 0, 0, 0, 0, 1];
+        cdb.extend((populate.len() as u32).to_be_bytes());
+        cdb.extend([0, 0]);
+        assert_eq!(host.send(1, &cdb, &populate).await.status, Status::ReservationConflict);
+        let token = other.populate(1, &[(0, 8)]).await;
+        let list = write_list(0, 0, &token, &[(0, 8)]);
+        assert_eq!(host.write_using(0, 1, &list).await.status, Status::ReservationConflict);
+        assert_eq!(other.write_using(0, 1, &list).await.status, Status::Good);
+    });
+}
