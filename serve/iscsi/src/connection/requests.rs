@@ -105,7 +105,9 @@ impl Connection {
     fn small(self: &Rc<Self>, header: Header, data: Vec<u8>) -> Result<(), End> {
         let numbered = matches!(header.opcode(), NOP_OUT | TASK_MANAGEMENT | TEXT | LOGOUT);
         if !numbered || header.immediate() {
-            return self.perform(&header, &data);
+            self.perform(&header, &data)?;
+            // It may have given a number up that was still to come.
+            return self.call_early();
         }
         let mut window = self.window.get();
         match window.look(header.cmd_sn()) {

@@ -56,12 +56,13 @@ impl Connection {
         let sent = data_len.min(command.read_len as usize);
         let sense = sense.map(|sense| sense.bytes());
         let collapsed = sent > 0 && status == Status::Good && sense.is_none();
-        let parts = self.put_data(command, &payload, sent, collapsed.then_some(residual));
-        if let Some(share) = share {
+        // What was read is held until it has left; what was written is with the disk.
+        if let Some(share) = share.filter(|_| sent > 0) {
             self.out.borrow_mut().hold(share);
         }
+        let parts = self.put_data(command, &payload, sent, collapsed.then_some(residual));
         if collapsed {
-            return;
+            return self.leave_soon();
         }
         let header = Header::new(SCSI_RESPONSE, FLAG_FINAL | residual.0)
             .with_u8(2, RESPONSE_COMPLETED)
@@ -108,10 +109,10 @@ impl Connection {
             header = header.with_u32(24, 0);
         }
         match payload {
-            Payload::Bytes(bytes) => self.put(|out| out.pdu(&header, &bytes[range], self.digests)),
+            Payload::Bytes(bytes) => self.queue(|out| out.pdu(&header, &bytes[range], self.digests)),
             Payload::Block(block) => {
                 let part = block.slice(range.start, range.len());
-                self.put(|out| out.payload(&header, part, self.digests));
+                self.queue(|out| out.payload(&header, part, self.digests));
             }
         }
     }

@@ -39,10 +39,14 @@ impl Connection {
         header.with_u32(24, stat_sn).with_u32(28, window.expected()).with_u32(32, window.last())
     }
 
-    /// Puts PDUs into the queue, which leave soon.
-    pub(super) fn put(&self, put: impl FnOnce(&mut Outbound<Share>)) {
+    /// Puts a PDU into the queue; [`leave_soon`](Self::leave_soon) has it leave.
+    pub(super) fn queue(&self, put: impl FnOnce(&mut Outbound<Share>)) {
         put(&mut self.out.borrow_mut());
         self.answers.set(self.answers.get() + 1);
+    }
+
+    /// What was put into the queue leaves with the batch that is served, or now.
+    pub(super) fn leave_soon(&self) {
         if self.serving.get() {
             return;
         }
@@ -52,6 +56,12 @@ impl Connection {
         } else {
             self.writer_bell.ring();
         }
+    }
+
+    /// Puts PDUs into the queue, which leave soon.
+    pub(super) fn put(&self, put: impl FnOnce(&mut Outbound<Share>)) {
+        self.queue(put);
+        self.leave_soon();
     }
 
     /// Puts one PDU that carries a status into the queue, with small data.

@@ -1,0 +1,7 @@
+//! The server over SCSI units in memory, against an initiator that speaks the protocol PDU by PDU.
+
+mod commands;
+mod ends;
+mod logins;
+mod management;
+mod support;
