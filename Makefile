@@ -67,6 +67,7 @@ bench: console
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) $(TARGET)/release/bench
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) \
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) $(TARGET)/release/iscsi
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/stripes
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/summed

@@ -8,6 +8,7 @@
 //!     pdu.rs       the 48 bytes that each begins with
 //!   cdb.rs         commands of SCSI;  answer.rs   and what they are answered
 //!   tools.rs       libiscsi's and QEMU's initiators
+//!   suite.rs       libiscsi's suite, test by test
 //!   tgt.rs         Debian's target, as a peer
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod initiator;
 pub mod login;
 pub mod md5;
 pub mod pdu;
+pub mod suite;
 pub mod tgt;
 pub mod tools;
 pub mod wire;

@@ -7,6 +7,7 @@
 //!   nbd.rs       a small NBD client that knows which of its requests were answered
 //!   load.rs      writes that remember what each block may hold, and hold the daemon to it
 //!   fio.rs       fio as a load and as a judge
+//!   flow.rs      a load that is the same over iSCSI (flow_iscsi.rs) and over NBD (flow_nbd.rs)
 //!   losses.rs    disks that are pulled and put back
 //!   faulty.rs    a disk whose reads or writes fail when told to
 //!   postgres.rs  PostgreSQL as a load and as a judge
@@ -19,6 +20,7 @@
 //!   rounds.rs    what benchmarks are told, and medians
 //!   in_process.rs  what benchmarks of the core alone run a pool on
 //!   iscsi.rs     initiators and a peer; an initiator of our own in iscsi/
+//!   machine.rs   an emulated machine with a kernel's initiator; relay.rs a path that can be lost
 //!   wounded.rs   a volume that lost names and records
 //!   crashed.rs   a volume whose process is killed, and what the next one takes
 //!   process.rs   memory and processor time of a running process
@@ -34,12 +36,16 @@ pub mod daemon;
 pub mod faulty;
 pub mod files;
 pub mod fio;
+pub mod flow;
+pub mod flow_iscsi;
+pub mod flow_nbd;
 pub mod in_process;
 pub mod iscsi;
 pub mod janitor;
 pub mod load;
 pub mod loops;
 pub mod losses;
+pub mod machine;
 pub mod metrics;
 pub mod nbd;
 pub mod over_ring;
@@ -48,6 +54,7 @@ pub mod process;
 pub mod qos;
 pub mod random;
 pub mod receivers;
+pub mod relay;
 pub mod rounds;
 pub mod scene;
 pub mod small_fs;

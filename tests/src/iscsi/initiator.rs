@@ -213,7 +213,7 @@ impl Session {
     ///
     /// # Errors
     /// If the session is lost.
-    pub fn next(&mut self) -> Result<(u32, Answer), InitiatorError> {
+    pub fn next_answer(&mut self) -> Result<(u32, Answer), InitiatorError> {
         loop {
             if let Some(answered) = self.answered.pop_front() {
                 return Ok(answered);

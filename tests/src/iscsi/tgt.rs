@@ -28,9 +28,14 @@ pub fn free_address() -> SocketAddr {
 impl Tgt {
     /// Starts one that listens at `portals` ports.
     pub fn start(scene: &Scene, portals: usize) -> Self {
-        let socket = scene.path("tgt.socket");
+        Self::start_in(scene, "tgt", portals)
+    }
+
+    /// Starts one whose files in `scene` begin with `name`.
+    pub fn start_in(scene: &Scene, name: &str, portals: usize) -> Self {
+        let socket = scene.path(&format!("{name}.socket"));
         let addresses: Vec<SocketAddr> = (0..portals).map(|_| free_address()).collect();
-        let log = File::create(scene.path("tgt.log")).expect("a log can be written");
+        let log = File::create(scene.path(&format!("{name}.log"))).expect("a log can be written");
         let errors = log.try_clone().expect("a file can be shared");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "tgtd", "--foreground", "--iscsi", &format!("portal={}", addresses[0])]);
