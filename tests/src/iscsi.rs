@@ -7,6 +7,7 @@
 //!     wire.rs      PDUs on a connection, with digests, within a time
 //!     pdu.rs       the 48 bytes that each begins with
 //!   cdb.rs         commands of SCSI;  answer.rs   and what they are answered
+//!   offload.rs     copies that the target is asked to do
 //!   tools.rs       libiscsi's and QEMU's initiators
 //!   suite.rs       libiscsi's suite, test by test
 //!   tgt.rs         Debian's target, as a peer
@@ -21,6 +22,7 @@ pub mod chap;
 pub mod initiator;
 pub mod login;
 pub mod md5;
+pub mod offload;
 pub mod pdu;
 pub mod suite;
 pub mod tgt;

@@ -3,8 +3,9 @@
 //! Invariant: a secret leaves this module only into a digest; it is neither shown nor compared but in constant time.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 /// How many bytes a secret has: 96 bits at least (RFC 7143 9.2.1).
@@ -59,11 +60,34 @@ impl Account {
     pub fn new(user: impl Into<String>, secret: impl AsRef<[u8]>) -> Self {
         Self { user: user.into(), secret: Secret::new(secret) }
     }
+
+    /// What tells it from every other account, within this process alone: a digest with a key that nobody knows. None
+    /// where the system gives no random bytes.
+    pub(crate) fn fingerprint(&self) -> Option<[u8; 32]> {
+        static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
+        let key = KEY.get_or_init(|| {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).ok().map(|()| key)
+        });
+        let mut digest = Sha256::new().chain_update((*key)?);
+        digest.update((self.user.len() as u64).to_be_bytes());
+        digest.update(&self.user);
+        digest.update(self.secret.expose());
+        Some(digest.finalize().into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fingerprint_is_that_of_name_and_secret() {
+        let of = |user: &str, secret: &str| Account::new(user, secret).fingerprint().unwrap();
+        assert_eq!(of("anna", "correct horse"), of("anna", "correct horse"));
+        assert_ne!(of("anna", "correct horse"), of("anna", "correct house"));
+        assert_ne!(of("anna", "correct horse"), of("annac", "orrect horse"));
+    }
 
     #[test]
     fn a_secret_is_not_shown() {

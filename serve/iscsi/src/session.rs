@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 use holdfast_device::reactor::net::{Peer, Stream};
 use holdfast_device::reactor::{ReactorHandle, clock};
 use holdfast_listener::{Accepted, Address, Handler, ListenError, Receiver, Sender, Server, Tracked};
-use holdfast_scsi::InitiatorPort;
+use holdfast_scsi::{InitiatorPort, Proof};
 
 use crate::connection::{self, End, Terms};
 use crate::inbound::{Inbound, Incoming, Lost};
@@ -267,7 +267,12 @@ async fn enter(agreed: Agreed, tracked: &Arc<Tracked>, ends: &Ends, iscsi: &Iscs
                 return Err(gone);
             }
             tracked.set_export(target);
-            Some(device.connect(InitiatorPort { name: initiator, isid }, group))
+            // How far its copies go.
+            let proof = match &way.chap {
+                None => Proof::Named,
+                Some(account) => account.fingerprint().map_or(Proof::Nothing, Proof::Secret),
+            };
+            Some(device.connect_proved(InitiatorPort { name: initiator, isid }, group, proof))
         }
     };
     let window = Window::new(cmd_sn, iscsi.settings.tasks);
