@@ -1,7 +1,7 @@
 //! The volume as front ends see it.
 
 use futures_util::future::join;
-use holdfast_device::IoSlice;
+use holdfast_device::{Durability, IoSlice};
 use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor};
 use holdfast_model::BLOCK_BYTES;
 
@@ -140,7 +140,8 @@ impl Volume {
             if count == 0 {
                 break;
             }
-            let copied = self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await;
+            let copied =
+                self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count, Durability::Cached).await;
             match copied {
                 Ok(some) => {
                     done += some as u64;
@@ -306,7 +307,7 @@ impl FileService for Volume {
     async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<usize, VolumeError> {
         Self::check_mode(handle, true)?;
         assert!(len <= data.len(), "{len} bytes of {}", data.len());
-        self.write_file(handle, offset, data, len).await
+        self.write_file(handle, offset, data, len, Durability::Cached).await
     }
 
     async fn allocate(&self, handle: &Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError> {
@@ -341,18 +342,7 @@ impl FileService for Volume {
             // It was written to through handles that are closed, perhaps.
             return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
-        if !held(&file.state).delayed.is_empty() {
-            Box::pin(self.write_back(id.number)).await?;
-        }
-        if how == Flush::All {
-            self.log_times(&file).await?;
-        }
-        let (logged, written) = {
-            let state = held(&file.state);
-            (state.logged, state.written)
-        };
-        let until = if how == Flush::All { self.store.last() } else { logged };
-        self.sync_until(until, written).await
+        self.flush_open(&file, how).await
     }
 
     async fn extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>, VolumeError> {
@@ -527,6 +517,22 @@ impl Volume {
             files: self.store.files.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64,
             free_files: None,
         }
+    }
+
+    /// Makes an open file durable as it is now.
+    pub(crate) async fn flush_open(&self, file: &File, how: Flush) -> Result<(), VolumeError> {
+        if !held(&file.state).delayed.is_empty() {
+            Box::pin(self.write_back(file.id.number)).await?;
+        }
+        if how == Flush::All {
+            self.log_times(file).await?;
+        }
+        let (logged, written) = {
+            let state = held(&file.state);
+            (state.logged, state.written)
+        };
+        let until = if how == Flush::All { self.store.last() } else { logged };
+        self.sync_until(until, written).await
     }
 
     /// Makes changes and data writes durable, both at once.

@@ -17,6 +17,9 @@
 //!  delayed.rs     data that waits in memory for its place      write_back.rs   and how it comes there
 //!  length.rs      files cut and grown                          room.rs         room set aside, given back, zeroed
 //!  extents.rs     the extents of a file                        open_files.rs   files that are open
+//!  block_object.rs  a file as a disk                           blocks.rs       whole blocks of files
+//!  objects.rs     files that are disks                        overwrite.rs    data written over where it lies
+//!  paths.rs       all names of a file
 //!  mappings.rs    extents that were looked up, kept
 //!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
 //!
@@ -62,6 +65,8 @@
 mod access;
 mod attributes;
 mod bitmap;
+mod block_object;
+mod blocks;
 mod browse;
 mod cache;
 mod capture;
@@ -96,12 +101,15 @@ mod media;
 mod name_rules;
 mod names;
 mod namespace;
+mod objects;
 mod observe;
 mod open;
 mod open_files;
 mod overlay;
+mod overwrite;
 pub mod page;
 mod past;
+mod paths;
 mod quota;
 mod read;
 mod rebuild;
@@ -145,6 +153,7 @@ mod write;
 mod write_back;
 mod zones;
 
+pub use block_object::{FileObject, Finish, object_id};
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
 pub use checked::{ChecksumCounts, DamageOutcome, DamagedBlock};
 pub use differences::{Difference, DifferencesFrom, Version};
@@ -153,6 +162,7 @@ pub use gather::{GatherFrom, Gathered};
 pub use integrity::Integrity;
 pub use journal::{JournalRead, JournalRecord, JournalState, Reasons};
 pub use names::MAX_NAME_BYTES;
+pub use objects::KeptOff;
 pub use open_files::Handle;
 pub use quota::{Limits, Quota, QuotaState, Subject};
 pub use reinherit::Reinheriting;

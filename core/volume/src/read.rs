@@ -103,7 +103,7 @@ impl Volume {
         record.inline.ok_or_else(|| VolumeError::corrupt("a small file has lost its bytes"))
     }
 
-    fn note_read(&self, file: &File) {
+    pub(crate) fn note_read(&self, file: &File) {
         let now = self.now();
         let mut state = held(&file.state);
         let (accessed, modified) = state.recorded;

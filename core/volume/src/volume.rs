@@ -26,6 +26,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, RUN};
 use crate::media::Media;
 use crate::names::{self, Names};
+use crate::objects::Objects;
 use crate::open::Opening;
 use crate::open_files::OpenFiles;
 use crate::past::Views;
@@ -101,6 +102,8 @@ pub struct Volume {
     pub(crate) names: Arc<Names>,
     is_case_sensitive: bool,
     pub(crate) open: Arc<OpenFiles>,
+    /// Files that are block objects.
+    pub(crate) objects: Arc<Objects>,
     /// Files that have data that waits for its place.
     pub(crate) waiting: Waiting,
     clock: WallClock,
@@ -267,6 +270,7 @@ impl Volume {
             names,
             is_case_sensitive,
             open,
+            objects: Arc::default(),
             waiting: Waiting::default(),
             clock,
             ids: Mutex::default(),

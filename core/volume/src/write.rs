@@ -12,8 +12,7 @@
 
 use std::ops::Range;
 
-use futures_util::future::join_all;
-use holdfast_device::{Durability, Io, IoBuf, IoSlice};
+use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
@@ -23,10 +22,12 @@ use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece, Pieces};
 use crate::integrity::sum_targets;
 use crate::keys;
 use crate::open_files::{File, Handle, State};
+use crate::overwrite::all;
 use crate::page::crc_of;
 use crate::record::INLINE_BYTES;
 use crate::rooms::{self, Found};
 use crate::runs::{Placed, data_of, runs};
+use crate::service::Flush;
 use crate::store::held;
 use crate::sums::MOST_SUMMED;
 use crate::superblock::CHECKSUMS;
@@ -114,6 +115,7 @@ impl Volume {
         offset: u64,
         data: IoSlice,
         len: usize,
+        durability: Durability,
     ) -> Result<usize, VolumeError> {
         if offset.checked_add(len as u64).is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
@@ -126,19 +128,46 @@ impl Volume {
         let is_whole = offset.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK);
         if is_whole {
             let _shared = file.data.read().await;
-            if self.write_in_place(file, offset, &data, len).await? {
+            if self.write_in_place(file, offset, &data, len, durability).await? {
+                if durability == Durability::Durable {
+                    // The data is; what leads to it has been for long, mostly.
+                    let logged = held(&file.state).logged;
+                    self.store.sync(logged).await?;
+                }
                 return Ok(len);
             }
         }
-        Box::pin(self.write_alone(handle, offset, data, len)).await
+        Box::pin(self.write_alone(handle, offset, data, len, durability)).await
     }
 
     /// Has data wait in memory, or writes it, while the file is locked alone; answers how many bytes, fewer where the rest
     /// is refused.
-    async fn write_alone(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<usize, VolumeError> {
+    async fn write_alone(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: IoSlice,
+        len: usize,
+        durability: Durability,
+    ) -> Result<usize, VolumeError> {
+        let done = self.write_steps(handle, offset, data, len, durability).await?;
+        if durability == Durability::Durable {
+            self.flush_open(&handle.file, Flush::Data).await?;
+        }
+        Ok(done)
+    }
+
+    async fn write_steps(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: IoSlice,
+        len: usize,
+        durability: Durability,
+    ) -> Result<usize, VolumeError> {
         let file = &*handle.file;
         self.make_room().await;
-        let memory = self.memory(len).await;
+        let memory = if durability == Durability::Durable { None } else { self.memory(len).await };
         let _alone = file.data.write().await;
         let is_within_record = held(&file.state).is_inline && offset + len as u64 <= INLINE_BYTES as u64;
         if memory.is_some() && !is_within_record && self.delay(&handle.file, offset, &data[..len]).await? {
@@ -156,46 +185,6 @@ impl Volume {
             }
         }
         Ok(done)
-    }
-
-    /// Writes whole blocks if all of them hold data within the file; false if not.
-    async fn write_in_place(&self, file: &File, offset: u64, data: &IoSlice, len: usize) -> Result<bool, VolumeError> {
-        let end = offset + len as u64;
-        {
-            let state = held(&file.state);
-            let is_waiting = state.delayed.has(offset / BLOCK_BYTES..end / BLOCK_BYTES);
-            if state.is_inline || end > state.size || is_waiting {
-                return Ok(false);
-            }
-        }
-        let pieces = self.pieces(file, offset / BLOCK_BYTES, end / BLOCK_BYTES).await?;
-        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_others(file, piece)) {
-            return Ok(false);
-        }
-        for piece in &pieces {
-            let Ground::Written(extent) = &piece.ground else { unreachable!("all of them hold data") };
-            self.store.settle_blocks(extent.place, piece.blocks).await?;
-        }
-        self.note_overwrite(file).await?;
-        let write = |piece: &Piece| {
-            let Ground::Written(extent) = &piece.ground else { unreachable!("all of them hold data") };
-            let part = data.slice((piece.block * BLOCK_BYTES - offset) as usize, piece.blocks as usize * BLOCK);
-            self.store.device.write(extent.place * BLOCK_BYTES, part, Durability::Cached)
-        };
-        match &pieces[..] {
-            [piece] => write(piece).await?,
-            _ => Box::pin(all(pieces.iter().map(write))).await?,
-        }
-        self.note_written(file);
-        Ok(true)
-    }
-
-    /// Data of a file was written where it lies.
-    pub(crate) fn note_written(&self, file: &File) {
-        let (now, change) = (self.now(), self.next_change());
-        let mut state = held(&file.state);
-        state.written = self.store.data.note();
-        (state.modified, state.change) = (Some(now), change);
     }
 
     /// Writes some of the data while the file is locked alone; answers how many bytes.
@@ -675,10 +664,4 @@ fn set_apart(pieces: &mut Pieces, block: u64) {
     let own = Piece { block, blocks: 1, ground: Ground::Lost };
     let parts = [piece.part(piece.block..block), Some(own), piece.part(block + 1..piece.block + piece.blocks)];
     parts.into_iter().flatten().rev().for_each(|part| pieces.insert(at, part));
-}
-
-/// Waits for all writes, also behind one that failed: what they go to may be given to others only then.
-async fn all(writes: impl IntoIterator<Item = Io<()>>) -> Result<(), VolumeError> {
-    let ended = join_all(writes).await;
-    Ok(ended.into_iter().collect::<Result<(), _>>()?)
 }

@@ -24,7 +24,7 @@ use holdfast_tests::loops::attach;
 use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename};
-use holdfast_volume::{Handle, Volume};
+use holdfast_volume::{FileObject, Handle, Volume};
 
 /// Turns that a volume and the bare device take for one figure.
 const TURNS: u64 = 16;
@@ -142,20 +142,23 @@ impl Pages<'_> {
     }
 }
 
-/// Pages of a volume and of the bare device, in short turns: what both take changes from second to second.
-async fn pages(volume: &Volume, device: &dyn Device, amount: Amount) -> [Rates; 2] {
+/// Pages of a volume, of the same file as a disk, and of the bare device, in short turns: what all take changes from second
+/// to second.
+async fn pages(volume: &Arc<Volume>, device: &dyn Device, amount: Amount) -> [Rates; 3] {
     let data: IoSlice = IoBuf::zeroed(PAGE).freeze();
     let id = data_file(volume, false).await;
     let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
-    let sides = [Pages::Volume(volume, &handle), Pages::Device(device)];
-    let mut rates = [Rates::new(), Rates::new()];
+    let finish = Arc::new(|_| panic!("nothing is given up here"));
+    let object = FileObject::open(volume.clone(), &Caller::default(), id, finish).await.expect("it is a disk");
+    let sides = [Pages::Volume(volume, &handle), Pages::Device(&object), Pages::Device(device)];
+    let mut rates = [Rates::new(), Rates::new(), Rates::new()];
     for (depth, writes, what) in [
         (1, false, "8 KiB random read, 1"),
         (1, true, "8 KiB random write, 1"),
         (32, false, "8 KiB random read, 32"),
         (32, true, "8 KiB random write, 32"),
     ] {
-        let (mut took, some) = ([Duration::ZERO; 2], amount.pages / TURNS);
+        let (mut took, some) = ([Duration::ZERO; 3], amount.pages / TURNS);
         for turn in 0..TURNS {
             for (side, took) in sides.iter().zip(&mut took) {
                 *took += side.turn(turn * some..(turn + 1) * some, depth, writes, &data).await;
@@ -165,6 +168,7 @@ async fn pages(volume: &Volume, device: &dyn Device, amount: Amount) -> [Rates; 
             rates.push((what, amount.pages as f64 / took.as_secs_f64() / 1000.0));
         }
     }
+    object.close().await.expect("closed");
     volume.close(handle).await.expect("closed");
     let id = data_file(volume, true).await;
     let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
@@ -196,18 +200,20 @@ fn main() {
         }
     }
     let measured = reactor::block_on(ReactorSettings { name: "files".into(), ..ReactorSettings::default() }, async {
-        let volume = new_volume(&ours[0]).await;
+        let volume = Arc::new(new_volume(&ours[0]).await);
         let bare: Arc<dyn Device> = FileDevice::open(&ours[1], FileOptions::default()).expect("the device opens");
-        let mut all: Vec<(&str, Vec<Rates>)> = vec![("volume", Vec::new()), ("bare device", Vec::new())];
+        let mut all: Vec<(&str, Vec<Rates>)> =
+            vec![("volume", Vec::new()), ("file as a disk", Vec::new()), ("bare device", Vec::new())];
         all.extend(peers.iter().map(|(kind, _)| (*kind, Vec::new())));
         for round in 0..rounds {
             let mut names = on_volume(&volume, round, amount).await;
-            let [own, others] = pages(&volume, &*bare, amount).await;
+            let [own, disk, others] = pages(&volume, &*bare, amount).await;
             names.extend(own);
             all[0].1.push(names);
-            all[1].1.push(others);
+            all[1].1.push(disk);
+            all[2].1.push(others);
             for (at, (_, directory)) in peers.iter().enumerate() {
-                all[at + 2].1.push(on_directory(directory, round, amount));
+                all[at + 3].1.push(on_directory(directory, round, amount));
             }
         }
         all

@@ -33,6 +33,7 @@ pub enum Sort {
     Plain,
     Clones,
     Strict,
+    Disks,
 }
 
 impl Sort {
@@ -42,6 +43,7 @@ impl Sort {
             Self::Plain => 104,
             Self::Clones => 125,
             Self::Strict => 145,
+            Self::Disks => 185,
         }
     }
 }
@@ -86,7 +88,7 @@ impl World {
 
 /// A life of a volume between two openings.
 pub struct Life<'a> {
-    pub volume: &'a Volume,
+    pub volume: &'a Arc<Volume>,
     pub random: &'a SimRandom,
     pub model: &'a RefCell<Model>,
     pub caller: Caller,
@@ -568,7 +570,8 @@ impl Life<'_> {
             }
             // Histories without clones stay what they were.
             match self.random.range(0..self.sort.operations()) {
-                125.. => self.prove().await,
+                145.. => self.use_disk().await,
+                125..145 => self.prove().await,
                 104..125 => self.clone_something().await,
                 100..104 => snapshots::step(self.volume, self.random, self.model).await,
                 0..22 => self.create().await,
@@ -644,7 +647,7 @@ pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Optio
         let follower = follower.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
-            let volume = open(disk.clone(), settings).await;
+            let volume = Arc::new(open(disk.clone(), settings).await);
             opened.set(true);
             let mut recovered = model.borrow().clone();
             recovered.recover(&volume).await;

@@ -29,6 +29,13 @@ fn what_strict_files_hold_is_as_their_checksums_say() {
 }
 
 #[test]
+fn files_that_are_disks_hold_what_was_written_by_whatever_way() {
+    holdfast_harness::over_seeds(450, |seed| {
+        run(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], Sort::Disks)
+    });
+}
+
+#[test]
 fn whoever_follows_the_journal_has_all_changes_over_crashes() {
     holdfast_harness::over_seeds(450, |seed| {
         let follower = Rc::new(RefCell::new(Follower::default()));

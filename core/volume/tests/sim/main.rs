@@ -6,6 +6,7 @@ mod callers;
 mod clones;
 mod damage;
 mod descriptors;
+mod disks;
 mod files;
 mod full;
 mod histories;

@@ -1,6 +1,7 @@
 //! What files a volume may hold: a model of names, attributes and bytes, and of what a crash may leave of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use holdfast_identity::{Domain, Id, IdMap, Node as Sort, SecurityDescriptor, Sid, computed, mode_of, trivial_mode};
@@ -118,6 +119,8 @@ pub struct Model {
     pub versions: BTreeMap<u64, Vec<Rc<Vec<u8>>>>,
     /// What files held whose names took others' places, with the last change then: nothing older is under those names.
     pub placed: Vec<(u64, u64, Rc<Vec<u8>>)>,
+    /// Ranges of files that were written durably, with what the files held then: nothing older is there.
+    pub fixed: Vec<(u64, Range<usize>, Rc<Vec<u8>>)>,
     /// What snapshots have, by their names.
     pub snapshots: BTreeMap<String, Files>,
     /// One that was about to be made, and one that was about to be destroyed.
@@ -136,6 +139,7 @@ impl Model {
             durable: last,
             versions: BTreeMap::new(),
             placed: Vec::new(),
+            fixed: Vec::new(),
             snapshots: BTreeMap::new(),
             making: None,
             ending: None,
@@ -171,6 +175,12 @@ impl Model {
         self.placed.push((number, last, data));
     }
 
+    /// A range of a file was written durably just now.
+    pub fn fix(&mut self, number: u64, range: Range<usize>) {
+        let data = self.now().nodes[&number].data.clone();
+        self.fixed.push((number, range, data));
+    }
+
     /// It was refused.
     pub fn undo(&mut self) {
         self.states.pop();
@@ -183,6 +193,7 @@ impl Model {
         self.versions = state.1.nodes.iter().map(|(number, node)| (*number, vec![node.data.clone()])).collect();
         self.states = vec![state];
         self.placed.clear();
+        self.fixed.clear();
     }
 
     /// The names are durable, and the data of one file.
@@ -310,9 +321,22 @@ impl Model {
                 "file {number} has less than with its old name"
             );
         }
+        for (number, range, data) in &self.fixed {
+            let node = found.nodes.get(number);
+            assert!(node.is_none_or(|node| self.range_since(range, data, node)), "{range:?} of file {number} is older");
+        }
         self.openings = 0;
         self.states = vec![(recovered, found)];
         self.settle(recovered);
+    }
+
+    /// Whether all that is found of a range is from a content or a later one.
+    fn range_since(&self, range: &Range<usize>, content: &Rc<Vec<u8>>, node: &Node) -> bool {
+        let versions = self.versions.get(&node.id.number).map_or(&[][..], Vec::as_slice);
+        let first = versions.iter().rposition(|version| Rc::ptr_eq(version, content)).unwrap_or_default();
+        let chunks = node.data.chunks(self.unit).enumerate().map(|(at, found)| (at * self.unit, found));
+        let mut within = chunks.filter(|(at, _)| range.contains(at));
+        within.all(|(at, found)| versions[first..].iter().any(|version| is_from(version, at, found)))
     }
 
     /// Whether all that is found of a file is from a content or a later one.
