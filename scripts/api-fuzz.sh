@@ -27,7 +27,7 @@ finish() {
 trap finish EXIT
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$binary" serve --state "$folder/state" --socket "$folder/api" --nbd "unix:$folder/nbd" --reactors 1 \
+"$binary" serve --state "$folder/state" --socket "$folder/api" --nbd "unix:$folder/nbd" --iscsi 127.0.0.1:0 --reactors 1 \
     --https "127.0.0.1:$port" >"$folder/out" 2>"$folder/log" &
 daemon=$!
 export HOLDFAST_SOCKET="$folder/api"
@@ -43,6 +43,9 @@ done
 "$binary" pool create tank --disk "$folder/disk1" "$folder/disk2" "$folder/disk3" >/dev/null
 "$binary" space create tank/vm --layout mirror --size 64MiB >/dev/null
 "$binary" nbd export tank/vm >/dev/null
+"$binary" target create vm >/dev/null
+"$binary" lun add vm tank/vm >/dev/null
+printf 'a secret for the fuzzer\n' | "$binary" initiator allow vm iqn.2000-01.org.example:fuzzer --chap fuzzer >/dev/null
 printf 'a password for the fuzzer\n' | "$binary" account create fuzzer --role administrator >/dev/null
 
 export XDG_CONFIG_HOME="$folder/config"
@@ -71,7 +74,7 @@ run --checks not_a_server_error,ignored_auth,content_type_conformance,response_s
     >closed 2>&1 || { tail -n 200 closed; exit 1; }
 tail -n 4 closed
 "$binary" status >/dev/null
-if grep -E "hf_[0-9a-f]{64}|a password for the fuzzer|panicked" log; then
+if grep -E "hf_[0-9a-f]{64}|a password for the fuzzer|a secret for the fuzzer|panicked" log; then
     echo "api-fuzz: the log holds a secret, or the daemon panicked" >&2
     exit 1
 fi

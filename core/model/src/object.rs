@@ -27,6 +27,10 @@ pub enum ObjectKind {
     Volume,
     /// An export.
     Export,
+    /// An iSCSI target.
+    Target,
+    /// A LUN of a target.
+    Lun,
     /// A job.
     Job,
     /// An account.
@@ -43,7 +47,7 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Server,
         Self::Enclosure,
         Self::Pool,
@@ -51,6 +55,8 @@ impl ObjectKind {
         Self::Space,
         Self::Volume,
         Self::Export,
+        Self::Target,
+        Self::Lun,
         Self::Job,
         Self::Account,
         Self::Session,
@@ -74,6 +80,8 @@ impl ObjectKind {
             Self::Space => "space",
             Self::Volume => "volume",
             Self::Export => "export",
+            Self::Target => "target",
+            Self::Lun => "lun",
             Self::Job => "job",
             Self::Account => "account",
             Self::Session => "session",

@@ -12,8 +12,8 @@ use crate::{Access, ApiResult, Identity, random_secret, role, sha256, time};
 /// What the secret of a token begins with, so that scanners of leaked secrets know it.
 pub const TOKEN_PREFIX: &str = "hf_";
 /// What a token may be limited to: tags of the API's document.
-pub const AREAS: [&str; 9] =
-    ["disks", "pools", "spaces", "volumes", "exports", "jobs", "events", "notifications", "status"];
+pub const AREAS: [&str; 10] =
+    ["disks", "pools", "spaces", "volumes", "exports", "targets", "jobs", "events", "notifications", "status"];
 
 const PER_ACCOUNT: usize = 256;
 const LIFE_SECONDS: std::ops::RangeInclusive<u64> = 60..=10 * 366 * 24 * 60 * 60;

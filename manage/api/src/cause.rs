@@ -31,6 +31,10 @@ pub enum CauseKind {
     Volume,
     /// An export is not served.
     Export,
+    /// A target is not served, or lets nobody in.
+    Target,
+    /// A LUN of a target is not served, or answers with errors.
+    Lun,
     /// The daemon itself, such as a state folder that cannot be written or a notification channel that does not
     /// deliver.
     Daemon,

@@ -19,6 +19,8 @@ pub enum HistoryKind {
     Space,
     /// An export.
     Export,
+    /// A LUN of a target, `TARGET/NUMBER`.
+    Lun,
     /// A volume, as programs use it through its mount.
     Volume,
     /// A disk of a pool, as its pool uses it. Of its requests one in sixteen is timed.
@@ -89,6 +91,8 @@ pub struct LiveSample {
     pub spaces: BTreeMap<String, Rates>,
     /// By name, the exports of which something was asked.
     pub exports: BTreeMap<String, Rates>,
+    /// By name, the LUNs of which something was asked.
+    pub luns: BTreeMap<String, Rates>,
     /// By name, the volumes of which something was asked.
     pub volumes: BTreeMap<String, Rates>,
     /// The jobs that have not ended.
@@ -109,6 +113,8 @@ pub enum ListKind {
     Volumes,
     /// All exports.
     Exports,
+    /// All targets, their LUNs and sessions.
+    Targets,
     /// All jobs.
     Jobs,
     /// The health of everything.
@@ -121,12 +127,13 @@ pub enum ListKind {
 
 impl ListKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Disks,
         Self::Pools,
         Self::Spaces,
         Self::Volumes,
         Self::Exports,
+        Self::Targets,
         Self::Jobs,
         Self::Status,
         Self::Accounts,

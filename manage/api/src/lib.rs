@@ -16,6 +16,7 @@ mod id;
 pub mod integrity;
 pub mod job;
 pub mod journal;
+pub mod lun;
 pub mod notify;
 pub mod plan;
 pub mod pool;
@@ -28,6 +29,7 @@ pub mod settings;
 pub mod snapshot;
 pub mod space;
 pub mod status;
+pub mod target;
 pub mod verify;
 pub mod volume;
 
@@ -52,6 +54,7 @@ pub use integrity::{
 };
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use journal::{JournalEntries, JournalEntry, JournalReason, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
+pub use lun::{AddLun, GrowLun, Lun, LunBlocks, LunChanged, Registrant, Reservation, SetLun};
 pub use notify::{
     CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged,
     NotifyChannelKind, NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged,
@@ -81,6 +84,11 @@ pub use space::{
     SpaceRow, SpaceScrub,
 };
 pub use status::{Daemon, ObjectHealth, Status};
+pub use target::{
+    AddPortal, AllowInitiator, ChapAccount, ConnectCommands, CreateTarget, InitiatorSystem, IscsiDiscovery,
+    IscsiDiscoveryChanged, IscsiSession, PortalState, SetPortal, SetTarget, Target, TargetChanged, TargetInitiator,
+    TargetPortal,
+};
 pub use verify::{Mismatch, SpaceVerified};
 pub use volume::{
     AdoptVolume, CreateVolume, GrowVolume, ModeChange, MountVolume, SetVolume, ShrinkVolume, Volume, VolumeChanged,

@@ -38,6 +38,12 @@ pub struct Daemon {
     pub reactors: u32,
     /// Where NBD clients connect, as URIs without the export's name.
     pub nbd_addresses: Vec<String>,
+    /// Where iSCSI initiators connect.
+    pub iscsi_addresses: Vec<String>,
+    /// iSCSI targets.
+    pub targets: u64,
+    /// Sessions of iSCSI initiators now.
+    pub iscsi_sessions: u64,
     /// Memory that it holds, in bytes.
     pub resident_bytes: u64,
 }
@@ -50,7 +56,7 @@ pub struct Status {
     pub health: Health,
     /// What is wrong, the worst first. All effects of one cause are listed once, under the cause.
     pub causes: Vec<Cause>,
-    /// Every pool, disk of a pool, space and export.
+    /// Every pool, disk of a pool, space, export, target and LUN.
     pub objects: Vec<ObjectHealth>,
     /// The daemon.
     pub daemon: Daemon,

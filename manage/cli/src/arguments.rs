@@ -18,6 +18,7 @@ mod notify;
 mod settings;
 mod shape;
 mod snapshots;
+mod targets;
 mod values;
 mod volumes;
 
@@ -28,14 +29,18 @@ pub use notify::{AddChannel, ChannelCommand, MailOptions, NotifyCommand, RuleCom
 pub use settings::{SetSetting, SettingsCommand};
 pub use shape::ShapeOptions;
 pub use snapshots::{ScheduleCommand, SnapshotCommand, SnapshotPath};
+pub use targets::{
+    DiscoveryCommand, InitiatorCommand, IscsiCommand, IscsiSessionCommand, LunCommand, PortalCommand,
+    ReservationCommand, TargetCommand,
+};
 pub use values::{AlertPercents, Cap, Chosen, Every, Grace, WakeWithin};
 use values::{
-    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
-    parse_retire_policy, parse_wake_within,
+    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_listen_address,
+    parse_priority, parse_retire_policy, parse_wake_within,
 };
 pub use volumes::{AclCommand, IntegrityCommand, JournalCommand, QuotaCommand, QuotaSubject, VolumeCommand};
 
-/// Pools disks, keeps virtual disks on the pools, and serves them to NBD clients.
+/// Pools disks, keeps virtual disks on the pools, and serves them to NBD clients and iSCSI initiators.
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 110)]
 pub struct Arguments {
@@ -76,6 +81,21 @@ pub enum Command {
     /// Exports: spaces served to NBD clients
     #[command(subcommand)]
     Nbd(NbdCommand),
+    /// Targets: what iSCSI initiators log in to
+    #[command(subcommand)]
+    Target(TargetCommand),
+    /// LUNs: spaces and files as disks of iSCSI targets
+    #[command(subcommand)]
+    Lun(LunCommand),
+    /// Initiators: who may log in to iSCSI targets
+    #[command(subcommand)]
+    Initiator(InitiatorCommand),
+    /// Sessions of iSCSI initiators, and who may ask for targets
+    #[command(subcommand)]
+    Iscsi(IscsiCommand),
+    /// Reservations of LUNs by iSCSI initiators
+    #[command(subcommand)]
+    Reservation(ReservationCommand),
     /// Jobs: long-running work that can be watched, paused and cancelled
     #[command(subcommand)]
     Job(JobCommand),
@@ -122,7 +142,7 @@ pub enum Command {
     /// Show the throughput and latency of an object over time
     History {
         /// The kind of object
-        #[arg(value_parser = parse_history_kind, value_name = "server|pool|space|export|volume|disk")]
+        #[arg(value_parser = parse_history_kind, value_name = "server|pool|space|export|lun|volume|disk")]
         kind: HistoryKind,
         /// Its name; for a disk its path or id; none for the server
         #[arg(default_value = "")]
@@ -203,6 +223,18 @@ pub struct Serve {
     /// Maximum payload in flight on an NBD connection
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub nbd_payload: ByteSize,
+    /// iSCSI address to listen on, HOST:PORT; can be repeated
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen_address)]
+    pub iscsi: Vec<SocketAddr>,
+    /// Maximum number of iSCSI sessions
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub iscsi_sessions: u32,
+    /// Maximum commands in flight in an iSCSI session
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iscsi_tasks: u32,
+    /// Maximum payload in flight in all iSCSI sessions together
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub iscsi_memory: ByteSize,
     /// Address to serve the API and the console on over HTTPS, for example 0.0.0.0:8443; can be repeated
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub https: Vec<SocketAddr>,

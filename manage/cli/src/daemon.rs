@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use holdfast_access::{Access, AccessSettings};
 use holdfast_api::Protocol;
-use holdfast_engine::{Engine, Given, ListenSettings, NbdSettings, Settings, TlsSettings};
+use holdfast_engine::{Engine, Given, IscsiSettings, ListenSettings, NbdSettings, Settings, TargetLimits, TlsSettings};
 use holdfast_http::{Api, CertificateFiles, Https};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -64,6 +64,17 @@ fn settings(options: &Serve) -> Settings {
         payload_bytes: options.nbd_payload.bytes(),
         ..NbdSettings::default()
     };
+    settings.iscsi_addresses = options.iscsi.clone();
+    let sessions = options.iscsi_sessions as usize;
+    // Those that ask for targets, log in or come again need connections, too.
+    let connections = 2 * sessions + TargetLimits::default().discovery_sessions;
+    settings.iscsi = IscsiSettings {
+        listen: ListenSettings { connections, ..ListenSettings::default() },
+        tasks: options.iscsi_tasks,
+        memory_bytes: options.iscsi_memory.bytes(),
+        ..IscsiSettings::default()
+    };
+    settings.iscsi_limits = TargetLimits { sessions, ..TargetLimits::default() };
     settings.given = Given {
         scrub_every: options.scrub_every.map(|every| every.0),
         repair_after: options.repair_after.map(|after| after.0),
@@ -242,7 +253,7 @@ pub async fn serve(options: Serve, socket: &Path) -> Result<()> {
     if let Some(link) = &daemon.setup {
         print_line(&link.text())?;
     }
-    tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.addresses(Protocol::Nbd), "serving");
+    tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.addresses(Protocol::Nbd), iscsi = ?daemon.engine.iscsi_addresses(), "serving");
     signals.next().await;
     tracing::info!("stopping cleanly; a second signal stops at once");
     signals.exit_at_next();

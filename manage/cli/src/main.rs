@@ -21,6 +21,7 @@ mod remote;
 mod servers;
 mod settings;
 mod snapshots;
+mod targets;
 mod trust;
 mod volumes;
 
@@ -85,6 +86,11 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Volume(command) => volumes::volume_command(&client, json, command).await,
             Command::Snapshot(command) => snapshots::snapshot_command(&client, json, command).await,
             Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
+            Command::Target(command) => targets::target_command(&client, json, command).await,
+            Command::Lun(command) => targets::lun_command(&client, json, command).await,
+            Command::Initiator(command) => targets::initiator_command(&client, json, command).await,
+            Command::Iscsi(command) => targets::iscsi_command(&client, json, command).await,
+            Command::Reservation(command) => targets::reservation_command(&client, json, command).await,
             Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,
             Command::Notify(command) => notify::notify_command(&client, json, command).await,

@@ -27,6 +27,7 @@ mod scrubs;
 mod settings;
 mod snapshots;
 mod status;
+mod targets;
 mod volumes;
 
 pub use status::status_text;

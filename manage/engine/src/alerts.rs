@@ -64,6 +64,11 @@ impl HeldAlerts {
         reached.max(self.level.min(held))
     }
 
+    /// How full its ground is when initiators are told of it: the threshold in the middle; never if 0.
+    pub(crate) fn of_luns(&self) -> u8 {
+        self.percents.get(self.percents.len() / 2).copied().unwrap_or(0)
+    }
+
     /// The highest threshold that counts as reached.
     fn reached(&self) -> Option<u8> {
         self.level.checked_sub(1).and_then(|at| self.percents.get(at)).copied()

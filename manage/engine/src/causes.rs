@@ -11,12 +11,15 @@
 //! here that is not well there.
 
 mod exposure;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool, Space, Volume};
+use holdfast_api::{
+    Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool, Space, Target, Volume,
+};
 use holdfast_model::{DiskState, Health, ObjectKind, ObjectRef, Reason, SpaceState, Usage, Uuid};
 use holdfast_pool::DiskStatus;
 
@@ -239,6 +242,7 @@ impl Engine {
         spaces: &[Space],
         volumes: &[Volume],
         exports: &[Export],
+        targets: &[Target],
     ) -> Vec<Cause> {
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut causes: Vec<Cause> = pools.iter().filter_map(offline).collect();
@@ -291,6 +295,7 @@ impl Engine {
                     .extend(condition.map(|told| cause(CauseKind::Export, &export.name, object, export.health, told)));
             }
         }
+        self.causes_of_targets(targets, &mut causes);
         causes.extend(self.store().trouble().map(|trouble| {
             let condition = self.unwritable(&trouble);
             cause(CauseKind::Daemon, "state folder", state_folder(), Health::Unhealthy, condition)

@@ -36,6 +36,7 @@ use crate::live::Live as Consoles;
 use crate::settings::Settings;
 use crate::smart::Answered;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
+use crate::targets::{LiveTarget, TargetEvents};
 use crate::volumes::LiveVolume;
 use crate::witness::WitnessFiles;
 
@@ -187,6 +188,7 @@ pub(crate) struct Live {
     pub(crate) pools: BTreeMap<String, Arc<OpenPool>>,
     pub(crate) offline: BTreeMap<Uuid, OfflinePool>,
     pub(crate) exports: BTreeMap<String, LiveExport>,
+    pub(crate) targets: BTreeMap<String, LiveTarget>,
 }
 
 /// Everything that is open.
@@ -295,6 +297,11 @@ impl Engine {
         for known in state.exports {
             engine.live_mut().exports.insert(known.name.clone(), LiveExport { known, target: None });
         }
+        let observer = TargetEvents::new(engine.events.clone());
+        observer.set_engine(&engine);
+        engine.front_ends.iscsi.keeper().set_engine(&engine);
+        engine.front_ends.iscsi.set_observer(observer);
+        engine.begin_known_targets(state.targets, state.iscsi_discovery.as_ref());
         {
             let _changing = engine.changing.lock().await;
             engine.open_known(state.pools).await;
@@ -324,6 +331,9 @@ impl Engine {
         self.front_ends.stop().await;
         let _changing = self.changing.lock().await;
         self.halt_jobs().await;
+        // What serves files lets go of them before their volumes are closed.
+        let targets = std::mem::take(&mut self.live_mut().targets);
+        drop(targets);
         let pools = std::mem::take(&mut self.live_mut().pools);
         for open in pools.into_values() {
             self.close_pool(&open).await;
@@ -370,6 +380,11 @@ impl Engine {
     /// Where clients of a protocol connect, with the ports that were given.
     pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
         self.front_ends.of(protocol).addresses()
+    }
+
+    /// Where iSCSI initiators connect, with the ports that were given.
+    pub fn iscsi_addresses(&self) -> Vec<std::net::SocketAddr> {
+        self.front_ends.iscsi.addresses()
     }
 
     /// What is kept of configuration and access.
@@ -468,6 +483,7 @@ impl Engine {
             state.pools = live.pools.values().map(|open| open.known()).collect();
             state.pools.extend(live.offline.values().map(|offline| offline.known.clone()));
             state.exports = live.exports.values().map(|export| export.known.clone()).collect();
+            state.targets = live.targets.values().map(|target| target.known.clone()).collect();
         });
         changed.map_err(unwritten)
     }

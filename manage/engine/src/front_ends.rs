@@ -4,10 +4,11 @@
 //!   exports.rs ─▶ FrontEnds ─▶ FrontEnd ─▶ front_ends/nbd.rs ─▶ serve/nbd
 //! ```
 //!
-//! A protocol is a crate under `serve`, an implementation of [`FrontEnd`], and its line in [`FrontEnds::new`].
+//! iSCSI serves targets with LUNs, not exports: see `front_ends/iscsi.rs`. A protocol of exports is a crate under `serve`, an implementation of [`FrontEnd`], and its line in [`FrontEnds::new`].
 //!
 //! Invariant: an export is known to the front end of its protocol alone.
 
+mod iscsi;
 mod nbd;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use holdfast_device::reactor::ReactorHandle;
 use holdfast_listener::{Address, ConnectionStatus, ExportStatus, ListenError};
 
 use crate::settings::Settings;
+use iscsi::IscsiFrontEnd;
 
 /// Serves targets by one protocol.
 pub(crate) trait FrontEnd: Send + Sync {
@@ -60,17 +62,24 @@ pub(crate) trait FrontEnd: Send + Sync {
 }
 
 /// All front ends of a daemon.
-pub(crate) struct FrontEnds(Vec<Box<dyn FrontEnd>>);
+pub(crate) struct FrontEnds {
+    of_exports: Vec<Box<dyn FrontEnd>>,
+    /// The one of targets.
+    pub(crate) iscsi: IscsiFrontEnd,
+}
 
 impl FrontEnds {
     /// Those that `settings` give, not listening yet.
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self(vec![Box::new(nbd::NbdFrontEnd::new(&settings.nbd_addresses, &settings.nbd))])
+        Self {
+            of_exports: vec![Box::new(nbd::NbdFrontEnd::new(&settings.nbd_addresses, &settings.nbd))],
+            iscsi: IscsiFrontEnd::new(&settings.iscsi_addresses, &settings.iscsi, settings.iscsi_limits),
+        }
     }
 
     /// The one that speaks `protocol`.
     pub(crate) fn of(&self, protocol: Protocol) -> &dyn FrontEnd {
-        let found = self.0.iter().find(|front_end| front_end.protocol() == protocol);
+        let found = self.of_exports.iter().find(|front_end| front_end.protocol() == protocol);
         &**found.expect("each protocol of the API has a front end")
     }
 
@@ -79,15 +88,18 @@ impl FrontEnds {
     /// # Errors
     /// If an address cannot be had; the caller stops those that listen.
     pub(crate) async fn start(&self, reactors: &[ReactorHandle], deadline: Instant) -> Result<(), ListenError> {
-        for front_end in self.0.iter().filter(|front_end| front_end.is_configured()) {
+        for front_end in self.of_exports.iter().filter(|front_end| front_end.is_configured()) {
             front_end.start(reactors.to_vec(), deadline).await?;
+        }
+        if self.iscsi.is_configured() {
+            self.iscsi.start(reactors, deadline).await?;
         }
         Ok(())
     }
 
     /// Turns the clients of all protocols away at once.
     pub(crate) async fn stop(&self) {
-        join_all(self.0.iter().map(|front_end| front_end.stop())).await;
+        join_all(self.of_exports.iter().map(|front_end| front_end.stop()).chain([self.iscsi.stop()])).await;
     }
 
     /// All that is offered, with its protocol.
@@ -96,6 +108,6 @@ impl FrontEnds {
             let protocol = front_end.protocol();
             front_end.exports().into_iter().map(move |status| (protocol, status)).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(|front_end| with_protocol(&**front_end)).collect()
+        self.of_exports.iter().flat_map(|front_end| with_protocol(&**front_end)).collect()
     }
 }

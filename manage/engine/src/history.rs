@@ -1,4 +1,4 @@
-//! What was asked of the server, pools, spaces, exports, volumes and disks: each second of the last hour, each minute of the
+//! What was asked of the server, pools, spaces, exports, LUNs, volumes and disks: each second of the last hour, each minute of the
 //! last 30 days.
 //!
 //! ```text
@@ -157,6 +157,7 @@ impl Engine {
             HistoryKind::Pool => self.pool_named(name)?.pool.id().to_string(),
             HistoryKind::Space => self.space_at(&parse_path(name)?)?.2.record().uuid.to_string(),
             HistoryKind::Export => self.export(name)?.name,
+            HistoryKind::Lun => self.lun_named(name)?.id.to_string(),
             HistoryKind::Volume => self.open_volume_at(name)?.1.id.to_string(),
             HistoryKind::Disk => {
                 let disk = self.disk(&DiskRef::new(name)).await?;

@@ -171,12 +171,16 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks.collect()));
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
+        // As a salvage leaves it.
+        let is_bare = open.pool.documents("").is_empty();
         self.restore_exports(&open).await;
         self.adopt_exports(&open, true);
+        self.adopt_targets(&open, is_bare && open.pool.spaces().iter().any(|record| record.read_only)).await;
         self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;
         self.remake_exports(&open);
         self.open_volumes(&open).await;
+        self.serve_luns(&open).await;
         self.note(&open.object(), "imported");
         // It serves all the same: data is not kept away because the daemon cannot take a note.
         self.remember_or_retry(&open.object(), "is imported, but would not be imported again after a restart");
@@ -347,6 +351,7 @@ impl Engine {
         let (known, object) = (open.known(), open.object());
         self.events.emit(Severity::Warning, &object, "its disks are back: it is imported again", "");
         self.withdraw_targets(&open).await;
+        self.withdraw_luns(&open).await;
         self.halt_jobs_of(open.pool.id()).await;
         self.close_volumes(&open).await;
         if let Err(error) = self.close_spaces(&open).await {

@@ -3,6 +3,8 @@
 //! | document | what it holds, as JSON |
 //! | --- | --- |
 //! | `export/NAME` | an export of one of its spaces, with its quality of service |
+//! | `target/ID` | an iSCSI target with LUNs on it, or that it was destroyed: see `targets/known.rs` |
+//! | `reservation/UNIT` | the persistent reservations of a LUN on it, as `serve/scsi` writes them |
 //! | `volume/NAME` | a volume on one of its spaces, and where it is to be mounted |
 //! | `qos/SPACE` | the quality of service of the space with this id |
 //! | `alerts` | thresholds of its own, and which of those that hold were told: see `alerts.rs` |

@@ -6,6 +6,7 @@
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
 //!  front_ends.rs   what serves exports, one a protocol       volumes.rs             files on spaces, and their mounts
+//!  targets.rs   iSCSI targets and their LUNs
 //!  leaving.rs   disks that leave their pool                  locate.rs, tools.rs    lights, programs of the system
 //!  health.rs    how well disks are                          smart.rs               what they tell of it
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
@@ -60,6 +61,7 @@ mod spaces;
 mod state;
 mod state_room;
 mod status;
+mod targets;
 mod tools;
 mod verify;
 mod view;
@@ -70,6 +72,7 @@ mod witness;
 pub use engine::{Engine, StartError};
 pub use error::ApiResult;
 pub use events::EventLog;
+pub use holdfast_iscsi::{IscsiSettings, TargetLimits};
 pub use holdfast_listener::{Address, ListenSettings, TlsRequired, TlsSettings};
 pub use holdfast_nbd::NbdSettings;
 pub use live::Message;

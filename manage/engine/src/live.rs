@@ -153,11 +153,13 @@ impl Engine {
     /// Shows all counters to the history.
     fn sample(&self, elapsed: f64) -> Second {
         use std::sync::atomic::Ordering::Relaxed;
-        let (pools, targets) = {
+        let (pools, targets, luns) = {
             let live = self.live();
+            let luns = live.targets.values().flat_map(|target| target.served());
+            let luns = luns.map(|lun| (lun.name, lun.known.id, lun.block.clone())).collect::<Vec<_>>();
             let targets =
                 live.exports.values().filter_map(|export| Some((export.known.name.clone(), export.target.clone()?)));
-            (live.pools.values().cloned().collect::<Vec<_>>(), targets.collect::<Vec<_>>())
+            (live.pools.values().cloned().collect::<Vec<_>>(), targets.collect::<Vec<_>>(), luns)
         };
         let volumes: Vec<_> = pools.iter().flat_map(|open| open.volume_traffic()).collect();
         self.history.sample(Timestamp::now().as_second(), elapsed, |take| {
@@ -197,6 +199,15 @@ impl Engine {
                     latencies: &|| traffic.latencies.clone(),
                 });
             }
+            for (name, id, target) in &luns {
+                take(Reading {
+                    key: Key::new(HistoryKind::Lun, id),
+                    name,
+                    within: None,
+                    totals: target.traffic().totals(),
+                    latencies: &|| target.traffic().latencies(),
+                });
+            }
             for (name, target) in &targets {
                 take(Reading {
                     key: Key::new(HistoryKind::Export, name),
@@ -217,6 +228,7 @@ impl Engine {
             server: second.server,
             spaces: Default::default(),
             exports: Default::default(),
+            luns: Default::default(),
             volumes: Default::default(),
             jobs,
         };
@@ -224,6 +236,7 @@ impl Engine {
             match kind {
                 HistoryKind::Space => _ = sample.spaces.insert(name, rates),
                 HistoryKind::Export => _ = sample.exports.insert(name, rates),
+                HistoryKind::Lun => _ = sample.luns.insert(name, rates),
                 HistoryKind::Volume => _ = sample.volumes.insert(name, rates),
                 HistoryKind::Server | HistoryKind::Pool | HistoryKind::Disk => {}
             }

@@ -4,6 +4,7 @@
 //! two readings, so metrics cost nothing while nobody asks.
 
 mod latency;
+mod targets;
 mod volumes;
 
 use std::fmt::Write;
@@ -79,6 +80,7 @@ impl Engine {
         families.extend(self.disk_metrics());
         families.extend(self.space_metrics());
         families.extend(self.export_metrics());
+        families.extend(self.target_metrics());
         families.extend(self.volume_metrics());
         families.extend(self.job_metrics());
         families.extend(self.qos_metrics());
@@ -314,6 +316,11 @@ impl Engine {
         for export in live.exports.values() {
             if let Some(target) = &export.target {
                 add("export", &export.known.name, &export.known.qos, target.limiter());
+            }
+        }
+        for target in live.targets.values() {
+            for lun in target.served() {
+                add("lun", &lun.name, &lun.known.qos, lun.block.limiter());
             }
         }
         vec![throttled, waited, limit, balanced]

@@ -225,11 +225,13 @@ impl Engine {
         }
         self.let_jobs_go(&open).await;
         self.withdraw_targets(&open).await;
+        self.withdraw_luns(&open).await;
         self.close_volumes(&open).await;
         if let Err(error) = self.close_spaces(&open).await {
             self.open_spaces(&open).await;
             self.remake_exports(&open);
             self.open_volumes(&open).await;
+            self.serve_luns(&open).await;
             return Err(error);
         }
         let (inner, unsettled) = (open.pool.clone(), open.is_unsettled());
@@ -248,6 +250,7 @@ impl Engine {
                 self.open_spaces(&open).await;
                 self.remake_exports(&open);
                 self.open_volumes(&open).await;
+                self.serve_luns(&open).await;
                 return Err(from_pool(format!("pool {pool}"), error));
             }
         };
@@ -329,6 +332,15 @@ impl Engine {
             let next = format!("'holdfast volume unmount {volume}' first");
             return Err(conflict(format!("pool {name}"), format!("volume {volume} is mounted"), next));
         }
+        let luns = self.luns_on_pool(&live, open.pool.id());
+        if let Some((target, number)) = luns.first() {
+            let message = format!("spaces of it are LUNs: {}", crate::targets::lun_names(&luns));
+            return Err(conflict(
+                format!("pool {name}"),
+                message,
+                format!("'holdfast lun remove {target} {number}' first"),
+            ));
+        }
         if served.is_empty() {
             return Ok(());
         }
@@ -345,6 +357,7 @@ impl Engine {
             let offered = self.front_ends.exports().into_iter().map(|(_, status)| status);
             offered.filter(|status| status.connections > 0 && own(&status.name)).map(|status| status.name).collect()
         };
+        self.refuse_logged_in(open)?;
         if connected.is_empty() {
             return Ok(());
         }

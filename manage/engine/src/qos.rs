@@ -4,6 +4,8 @@
 
 mod settings;
 
+pub(crate) use settings::describe;
+
 use holdfast_api::{ApiError, ExportCounters, Qos};
 use holdfast_block::{Counters, NORMAL_BYTES};
 use holdfast_model::ByteSize;

@@ -1,8 +1,10 @@
 //! What a daemon is told at its start.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_iscsi::{IscsiSettings, TargetLimits};
 use holdfast_listener::Address;
 use holdfast_nbd::NbdSettings;
 
@@ -29,6 +31,12 @@ pub struct Settings {
     pub nbd_addresses: Vec<Address>,
     /// How NBD is spoken.
     pub nbd: NbdSettings,
+    /// Where iSCSI initiators connect.
+    pub iscsi_addresses: Vec<SocketAddr>,
+    /// How iSCSI is spoken.
+    pub iscsi: IscsiSettings,
+    /// How many sessions targets have.
+    pub iscsi_limits: TargetLimits,
     /// How long what a killed daemon still holds is waited for: state folder, addresses, disks.
     pub patience: Duration,
     /// How often paths of disks are looked at.
@@ -63,6 +71,9 @@ impl Settings {
             wake_within: Some(Duration::from_micros(3)),
             nbd_addresses: Vec::new(),
             nbd: NbdSettings::default(),
+            iscsi_addresses: Vec::new(),
+            iscsi: IscsiSettings::default(),
+            iscsi_limits: TargetLimits::default(),
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             metadata_interval: Duration::from_secs(10),

@@ -149,18 +149,21 @@ impl Engine {
     /// # Errors
     /// If it would become smaller, or there is no room.
     pub async fn grow_space(self: &Arc<Self>, path: String, request: GrowSpace) -> ApiResult<SpaceChanged> {
-        self.change(move |engine| async move {
-            let path = parse_path(&path)?;
-            let (open, _, space) = engine.space_at(&path)?;
-            let (growing, size_bytes) = (space.clone(), space_size(&path, request.size_bytes)?);
-            let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
-            let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
-            if changed {
-                engine.note(&open.space_object(&space.record()), &format!("grown to {}", ByteSize(size_bytes)));
-            }
-            Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
-        })
-        .await
+        self.change(move |engine| async move { engine.enlarge_space(&path, request.size_bytes).await }).await
+    }
+
+    /// The same within a change.
+    pub(crate) async fn enlarge_space(&self, path: &str, size_bytes: u64) -> ApiResult<SpaceChanged> {
+        let path = parse_path(path)?;
+        let (open, _, space) = self.space_at(&path)?;
+        let (growing, size_bytes) = (space.clone(), space_size(&path, size_bytes)?);
+        let grown = self.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
+        let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
+        if changed {
+            self.note(&open.space_object(&space.record()), &format!("grown to {}", ByteSize(size_bytes)));
+            self.look_at_luns().await?;
+        }
+        Ok(SpaceChanged { changed, space: self.space_view(&open, &space) })
     }
 
     /// Changes what can be changed of a space in use.
@@ -206,6 +209,10 @@ impl Engine {
 
     /// Refuses to destroy what clients can reach.
     pub(crate) fn refuse_exported(&self, object: &str, space: Uuid) -> ApiResult<()> {
+        if let Some((target, number)) = self.lun_on_space(space) {
+            let next = format!("'holdfast lun remove {target} {number}' first");
+            return Err(conflict(object, format!("it is LUN {target}/{number}"), next));
+        }
         let live = self.live();
         let of_space = live.exports.values().filter(|export| export.known.space == space);
         let served: Vec<&str> = of_space.map(|export| export.known.name.as_str()).collect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   config.db          pools with the last paths of their disks, exports as seen last, settings, what was set by hand for disks
+//!   config.db          pools with the last paths of their disks, exports and targets as seen last, settings, what was set by hand for disks
 //!                      of no pool; accounts, tokens, sessions and the audit log
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
@@ -29,6 +29,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::preferences::Chosen;
+use crate::targets::{GoneTarget, KnownAccount, KnownTarget};
 
 /// The version of the document that this program writes.
 pub const STATE_VERSION: u32 = 1;
@@ -142,6 +143,15 @@ pub struct State {
     /// Exports as they were seen last, shown while their pools are away: what the pools keep counts.
     #[serde(default)]
     pub exports: Vec<KnownExport>,
+    /// Targets: as they were seen last, and those without a LUN, which no pool keeps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) targets: Vec<KnownTarget>,
+    /// Targets that were destroyed while pools with LUNs of them were away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) gone_targets: Vec<GoneTarget>,
+    /// With what initiators prove who they are before they see targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) iscsi_discovery: Option<KnownAccount>,
     /// Files that serve as disks.
     #[serde(default)]
     pub file_disks: Vec<String>,
@@ -159,6 +169,9 @@ impl Default for State {
             version: STATE_VERSION,
             pools: vec![],
             exports: vec![],
+            targets: vec![],
+            gone_targets: vec![],
+            iscsi_discovery: None,
             file_disks: vec![],
             hints: Default::default(),
             chosen: Chosen::default(),

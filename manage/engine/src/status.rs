@@ -19,12 +19,13 @@ pub(crate) fn state_folder() -> ObjectRef {
 }
 
 impl Engine {
-    /// What is wrong, the health of every pool, disk of a pool, space, volume and export, of the state folder and of
+    /// What is wrong, the health of every pool, disk of a pool, space, volume, export, target and LUN, of the state folder and of
     /// channels where they are not well, and the daemon itself.
     pub fn status(&self) -> Status {
         let (pools, spaces, exports) = (self.pools(), self.spaces(), self.exports());
         let volumes = self.volumes_on(&spaces);
-        let causes = self.causes(&pools, &spaces, &volumes, &exports);
+        let targets = self.targets();
+        let causes = self.causes(&pools, &spaces, &volumes, &exports, &targets);
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in pools {
             objects.push(ObjectHealth {
@@ -62,6 +63,21 @@ impl Engine {
                 conditions: export.conditions,
             });
         }
+        let (all_targets, sessions) = (targets.len() as u64, self.front_ends.iscsi.sessions(None).len() as u64);
+        for target in targets {
+            let named = |lun: &holdfast_api::Lun| ObjectRef::new(ObjectKind::Lun, lun.id.to_string(), &lun.name);
+            let luns: Vec<ObjectHealth> = target
+                .luns
+                .into_iter()
+                .map(|lun| ObjectHealth { object: named(&lun), health: lun.health, conditions: lun.conditions })
+                .collect();
+            objects.push(ObjectHealth {
+                object: ObjectRef::new(ObjectKind::Target, target.id.to_string(), target.name),
+                health: target.health,
+                conditions: target.conditions,
+            });
+            objects.extend(luns);
+        }
         objects.extend(self.store().trouble().map(|trouble| ObjectHealth {
             object: state_folder(),
             health: Health::Unhealthy,
@@ -80,6 +96,9 @@ impl Engine {
                 state_dir: self.state_dir.path().display().to_string(),
                 reactors: self.reactors.len() as u32,
                 nbd_addresses: self.front_ends.of(Protocol::Nbd).uris(""),
+                iscsi_addresses: self.front_ends.iscsi.addresses().iter().map(ToString::to_string).collect(),
+                targets: all_targets,
+                iscsi_sessions: sessions,
                 resident_bytes: resident_bytes(),
             },
         }

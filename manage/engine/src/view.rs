@@ -50,6 +50,9 @@ impl Engine {
             let why = crate::kept::waiting(known, other);
             Condition::new(format!("export {} {}", known.name, why.cause), why.next_action)
         }));
+        let waiting = self.waiting_targets(open);
+        let health = if waiting.is_empty() { health } else { health.max(Health::Warning) };
+        told.extend(waiting);
         let member = |disk: DiskStatus| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,

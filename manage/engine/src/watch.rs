@@ -89,6 +89,7 @@ impl Engine {
         if reopens || !returned.is_empty() {
             self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
         }
+        self.look_at_luns().await?;
         self.look_at_state_folder().await?;
         let offline = !self.live().offline.is_empty();
         if offline {

@@ -47,6 +47,8 @@ fn named(path: &str) -> ObjectRef {
         ["spaces", ..] => (ObjectKind::Space, &[][..]),
         ["volumes", ..] => (ObjectKind::Volume, &[][..]),
         ["disks", ref rest @ ..] => (ObjectKind::Disk, rest),
+        ["targets", target, "luns", lun, ..] => return ObjectRef::named(ObjectKind::Lun, format!("{target}/{lun}")),
+        ["targets", ref rest @ ..] => (ObjectKind::Target, rest),
         ["exports", ref rest @ ..] => (ObjectKind::Export, rest),
         ["jobs", ref rest @ ..] => (ObjectKind::Job, rest),
         ["accounts", ref rest @ ..] => (ObjectKind::Account, rest),
@@ -207,6 +209,7 @@ mod tests {
         assert_eq!(text("/api/v1/spaces/tank/vm"), "space tank/vm");
         assert_eq!(text("/api/v1/disks/%2Fdev%2Fsda"), "disk /dev/sda");
         assert_eq!(text("/api/v1/notifications/rules/night"), "rule night");
+        assert_eq!([text("/api/v1/targets/vm/portals"), text("/api/v1/targets/vm/luns/3")], ["target vm", "lun vm/3"]);
         assert_eq!([text("/api/v1/pools"), text("/api/v1/settings")], ["pool", "settings"]);
         let answer = json!({ "changed": true, "disk": { "id": "7", "path": "/dev/sda", "serial": "S4NX" } });
         let disk = known(named("/api/v1/disks"), made(&answer).as_ref());

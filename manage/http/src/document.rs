@@ -11,8 +11,8 @@ use crate::api::Api;
 use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
 use crate::routes::{
-    accounts, acls, audit, disks, events, exports, history, integrity, jobs, journals, live, notifications, pools,
-    sessions, settings, snapshots, spaces, status, tokens, volumes,
+    accounts, acls, audit, disks, events, exports, history, integrity, iscsi, jobs, journals, live, luns,
+    notifications, pools, sessions, settings, snapshots, spaces, status, targets, tokens, volumes,
 };
 
 #[derive(OpenApi)]
@@ -33,6 +33,7 @@ use crate::routes::{
         (name = "volumes", description = "Files on spaces, and where they are mounted."),
         (name = "snapshots", description = "Files of volumes as they were."),
         (name = "exports", description = "Spaces that NBD clients can reach."),
+        (name = "targets", description = "iSCSI targets, their LUNs, who may log in, and sessions. Secrets are written and never shown."),
         (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
         (name = "notifications", description = "Events that go out by mail and webhooks. Secrets are written and never shown."),
@@ -93,6 +94,19 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::set, exports::remove))
         .routes(routes!(exports::connections))
+        .routes(routes!(targets::list, targets::create))
+        .routes(routes!(targets::show, targets::set, targets::destroy))
+        .routes(routes!(targets::allow))
+        .routes(routes!(targets::deny))
+        .routes(routes!(targets::add_portal))
+        .routes(routes!(targets::set_portal, targets::remove_portal))
+        .routes(routes!(luns::add))
+        .routes(routes!(luns::show, luns::set, luns::remove))
+        .routes(routes!(luns::grow))
+        .routes(routes!(luns::reservation, luns::clear_reservation))
+        .routes(routes!(iscsi::sessions))
+        .routes(routes!(iscsi::drop_session))
+        .routes(routes!(iscsi::discovery, iscsi::set_discovery, iscsi::clear_discovery))
         .routes(routes!(jobs::scrub))
         .routes(routes!(jobs::convert))
         .routes(routes!(jobs::plan_conversion))

@@ -14,6 +14,7 @@ mod file_system;
 mod footprint;
 mod full;
 mod integrity;
+mod iscsi;
 mod journals;
 mod life;
 mod losses;

@@ -78,7 +78,7 @@ pub enum TokenCommand {
         /// Its role: viewer, operator or administrator
         #[arg(long)]
         role: Role,
-        /// Areas it gives access to: disks, pools, spaces, volumes, exports, jobs, events, notifications, status; all by default
+        /// Areas it gives access to: disks, pools, spaces, volumes, exports, targets, jobs, events, notifications, status; all by default
         #[arg(long, value_name = "AREA", value_delimiter = ',')]
         area: Vec<String>,
         /// How long it is valid, for example 12h or 90d

@@ -1,5 +1,6 @@
 //! Values as people write them: durations, rates, thresholds, words.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use holdfast_api::{HistoryKind, JobPriority};
@@ -61,9 +62,21 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 pub fn parse_history_kind(text: &str) -> Result<HistoryKind, String> {
-    use HistoryKind::{Disk, Export, Pool, Server, Space, Volume};
-    let kind = [Server, Pool, Space, Export, Volume, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
-    kind.ok_or_else(|| format!("'{text}' is not a kind of object: choose server, pool, space, export, volume or disk"))
+    use HistoryKind::{Disk, Export, Lun, Pool, Server, Space, Volume};
+    let kind =
+        [Server, Pool, Space, Export, Lun, Volume, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
+    kind.ok_or_else(|| {
+        format!("'{text}' is not a kind of object: choose server, pool, space, export, lun, volume or disk")
+    })
+}
+
+/// An address to listen on, which may be a name.
+pub fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |why: &str| {
+        format!("'{text}' is not an address to listen on ({why}): write HOST:PORT, for example 0.0.0.0:3260")
+    };
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
+    found.next().ok_or_else(|| wrong("nothing is known of it"))
 }
 
 pub fn parse_wake_within(text: &str) -> Result<WakeWithin, String> {

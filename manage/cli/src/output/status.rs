@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_api::{Affected, Cause, Status, word};
+use holdfast_api::{Affected, Cause, Daemon, Status, word};
 use holdfast_model::ObjectKind;
 
 use super::{facts, harmless, or_dash, size, table};
@@ -67,6 +67,15 @@ fn cause(cause: &Cause, all: bool) -> String {
     lines.iter().map(|line| harmless(line)).collect::<Vec<_>>().join("\n")
 }
 
+/// Where initiators connect, and how many are.
+fn iscsi_text(daemon: &Daemon) -> String {
+    if daemon.iscsi_addresses.is_empty() {
+        return "-".into();
+    }
+    let sessions = counted(daemon.iscsi_sessions as usize, "session");
+    format!("{}, {}, {sessions}", daemon.iscsi_addresses.join(" "), counted(daemon.targets as usize, "target"))
+}
+
 /// The health of everything as a text; with `all`, every object and every name.
 pub fn status_text(status: &Status, all: bool) -> String {
     let daemon = &status.daemon;
@@ -74,7 +83,15 @@ pub fn status_text(status: &Status, all: bool) -> String {
     for object in &status.objects {
         *kinds.entry(object.object.kind).or_default() += 1;
     }
-    let shown = [ObjectKind::Pool, ObjectKind::Disk, ObjectKind::Space, ObjectKind::Volume, ObjectKind::Export];
+    let shown = [
+        ObjectKind::Pool,
+        ObjectKind::Disk,
+        ObjectKind::Space,
+        ObjectKind::Volume,
+        ObjectKind::Export,
+        ObjectKind::Target,
+        ObjectKind::Lun,
+    ];
     let objects: Vec<String> =
         shown.into_iter().filter_map(|kind| Some(counted(*kinds.get(&kind)?, kind.word()))).collect();
     let head = facts(&[
@@ -86,6 +103,7 @@ pub fn status_text(status: &Status, all: bool) -> String {
         ("reactors", daemon.reactors.to_string()),
         ("memory", size(daemon.resident_bytes)),
         ("NBD", or_dash(&daemon.nbd_addresses.join(" "))),
+        ("iSCSI", iscsi_text(daemon)),
     ]);
     let rows = status.objects.iter().map(|object| vec![object.object.to_string(), word(&object.health)]);
     let objects = all.then(|| table(&["OBJECT", "HEALTH"], rows));

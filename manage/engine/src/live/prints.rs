@@ -48,6 +48,7 @@ impl Live {
             ObjectKind::Space => self.happened.count(ListKind::Spaces),
             ObjectKind::Volume => self.happened.count(ListKind::Volumes),
             ObjectKind::Export => self.happened.count(ListKind::Exports),
+            ObjectKind::Target | ObjectKind::Lun => self.happened.count(ListKind::Targets),
             ObjectKind::Job => self.happened.count(ListKind::Jobs),
             ObjectKind::Server | ObjectKind::Enclosure => {}
             // Those who change these say so themselves.
@@ -99,7 +100,7 @@ fn pool(
 impl Engine {
     /// The prints of all lists as they are now.
     pub(super) async fn prints(&self) -> ApiResult<Prints> {
-        let [mut disks, mut pools, mut spaces, mut volumes, mut exports, mut jobs] =
+        let [mut disks, mut pools, mut spaces, mut volumes, mut exports, mut targets, mut jobs] =
             std::array::from_fn(|_| DefaultHasher::new());
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces, &mut exports));
@@ -132,9 +133,19 @@ impl Engine {
                 // What waits for its name shows with its pool.
                 (&export.known.name, export.known.pool).hash(&mut pools);
             }
+            for target in live.targets.values() {
+                format!("{:?}", target.known).hash(&mut targets);
+                target.served().for_each(|lun| (lun.name, lun.block.info().geometry.size_bytes).hash(&mut targets));
+                (&target.known.name, target.known.id).hash(&mut pools);
+            }
         }
         for (protocol, status) in self.front_ends.exports() {
             (protocol, status.name, status.connections, status.attached).hash(&mut exports);
+        }
+        // What is wrong with a LUN is mostly wrong with its space.
+        exports.finish().hash(&mut targets);
+        for session in self.front_ends.iscsi.sessions(None) {
+            (session.id, session.since).hash(&mut targets);
         }
         for job in self.jobs(None, None) {
             (job.id, job.pace.cap_bytes_per_second).hash(&mut jobs);
@@ -142,11 +153,11 @@ impl Engine {
             (job.id, job.state.has_ended(), job.state == JobState::Paused).hash(&mut spaces);
         }
         let happened = |kind: ListKind| self.consoles.happened.0[kind as usize].load(Ordering::Relaxed);
-        let lists = [disks, pools, spaces, volumes, exports, jobs].map(|list| list.finish());
+        let lists = [disks, pools, spaces, volumes, exports, targets, jobs].map(|list| list.finish());
         let mut status = DefaultHasher::new();
         lists.hash(&mut status);
         self.jobs.outlooks().hash(&mut status);
-        let [disks, pools, spaces, volumes, exports, jobs] = lists;
+        let [disks, pools, spaces, volumes, exports, targets, jobs] = lists;
         let print = |kind: ListKind| {
             let list = match kind {
                 ListKind::Disks => disks,
@@ -154,6 +165,7 @@ impl Engine {
                 ListKind::Spaces => spaces,
                 ListKind::Volumes => volumes,
                 ListKind::Exports => exports,
+                ListKind::Targets => targets,
                 ListKind::Jobs => jobs,
                 ListKind::Status => status.finish(),
                 ListKind::Accounts | ListKind::Notifications => 0,

@@ -35,7 +35,7 @@ fn both(labels: &[(&str, &str)], (reads, writes): (Latencies, Latencies)) -> [Se
 impl Engine {
     /// Adds how long requests took.
     pub(super) fn latency_metrics(&self, text: &mut String) {
-        let (mut disks, mut spaces, mut exports, mut volumes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let [mut disks, mut spaces, mut exports, mut luns, mut volumes] = [const { Vec::new() }; 5];
         let live = self.live();
         for open in live.pools.values() {
             let pool = open.name();
@@ -56,6 +56,10 @@ impl Engine {
                 exports.extend(both(&labels, target.traffic().latencies()));
             }
         }
+        for lun in live.targets.values().flat_map(|target| target.served()) {
+            let labels = [("lun", lun.name.as_str()), ("backing", &lun.known.path)];
+            luns.extend(both(&labels, lun.block.traffic().latencies()));
+        }
         drop(live);
         write(text, "holdfast_disk_latency_seconds", "How long requests to the disk took, of one in sixteen.", &disks);
         write(
@@ -65,6 +69,7 @@ impl Engine {
             &spaces,
         );
         write(text, "holdfast_export_latency_seconds", "The same, by export.", &exports);
+        write(text, "holdfast_lun_latency_seconds", "The same, by LUN.", &luns);
         write(text, "holdfast_volume_latency_seconds", "How long reads and writes of files took.", &volumes);
     }
 }

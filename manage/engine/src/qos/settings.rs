@@ -34,7 +34,8 @@ impl Engine {
             if known.space == space { min.saturating_add(known.qos.min_iops.unwrap_or(0)) } else { min }
         };
         let exports_min = self.live().exports.values().map(|export| &export.known).fold(0, of_space);
-        service.set_qos(self.qos_of(space), exports_min, clock().now());
+        let luns_min = self.least_of_luns(space);
+        service.set_qos(self.qos_of(space), exports_min.saturating_add(luns_min), clock().now());
     }
 
     /// Sets the quality of service of a space. Answers whether it was another.
@@ -97,7 +98,7 @@ impl Engine {
 }
 
 /// The settings for people.
-fn describe(qos: &Qos) -> String {
+pub(crate) fn describe(qos: &Qos) -> String {
     use holdfast_model::ByteSize;
     let ios = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {value} IOPS"));
     let bytes = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {}/s", ByteSize(value)));

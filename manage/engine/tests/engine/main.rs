@@ -13,3 +13,4 @@ mod moving;
 mod parity;
 mod preferences;
 mod support;
+mod targets;

@@ -62,6 +62,46 @@ async fn who_did_what_from_where_before_and_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn accounts_of_targets_are_changed_without_a_trace_of_their_secrets_and_only_administrators_open_one() {
+    let rig = Rig::peopled().await;
+    let ann = rig.login("ann").await.headers();
+    let token = rig.token("oda", Role::Operator, &["targets"]).await;
+    let oda = bearer(&token);
+    assert_eq!(rig.ask("POST", "/targets", &oda, json!({ "name": "vm" })).await.status, StatusCode::CREATED);
+    let opened = json!({ "name": "any", "open": true });
+    assert_eq!(rig.ask("POST", "/targets", &oda, opened.clone()).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(rig.ask("PATCH", "/targets/vm", &oda, json!({ "open": true })).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(rig.ask("POST", "/targets", &ann, opened).await.status, StatusCode::CREATED);
+    let (one, two, three) = ("hunter3 hunter3", "hunter4 hunter4", "hunter5 hunter5");
+    let host = "iqn.2000-01.org.example:host";
+    let allow = json!({ "iqn": host, "chap": { "user": "ann", "secret": one } });
+    assert_eq!(rig.ask("POST", "/targets/vm/initiators", &oda, allow).await.status, StatusCode::OK);
+    let mutual = json!({ "mutual": { "user": "me", "secret": two } });
+    assert_eq!(rig.ask("PATCH", "/targets/vm", &oda, mutual).await.status, StatusCode::OK);
+    let same = json!({ "mutual": { "user": "me", "secret": one } });
+    assert_eq!(rig.ask("PATCH", "/targets/vm", &oda, same).await.status, StatusCode::BAD_REQUEST);
+    let discovery = json!({ "user": "who", "secret": three });
+    assert_eq!(rig.ask("PUT", "/iscsi/discovery", &oda, discovery.clone()).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(rig.ask("PUT", "/iscsi/discovery", &ann, discovery).await.status, StatusCode::OK);
+    let denied = format!("/targets/vm/initiators/{}", host.replace(':', "%3A"));
+    assert_eq!(rig.ask("DELETE", &denied, &oda, Value::Null).await.json()["changed"], true);
+    let mut shown = String::new();
+    for path in ["/audit?limit=1000", "/targets", "/targets/vm", "/iscsi/discovery", "/events", "/status", "/metrics"] {
+        shown += &String::from_utf8_lossy(&rig.ask("GET", path, &ann, Value::Null).await.body);
+    }
+    for hidden in [one, two, three] {
+        assert!(!shown.contains(hidden), "{hidden} is shown");
+    }
+    let records = rig.ask("GET", "/audit?kind=target&object=vm", &ann, Value::Null).await.json();
+    let operations: Vec<&str> =
+        records.as_array().unwrap().iter().filter_map(|record| record["operation"].as_str()).collect();
+    for operation in ["target_create", "initiator_allow", "target_set", "initiator_deny"] {
+        assert!(operations.contains(&operation), "{operation} is not in {operations:?}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_is_a_whole_store_without_sessions_and_restores() {
     let rig = Rig::peopled().await;
     let ann = rig.login("ann").await;

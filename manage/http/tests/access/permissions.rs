@@ -12,7 +12,7 @@ fn operations() -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            let filled = path.replace("{id}", "1").replace(['{', '}'], "");
+            let filled = path.replace("{id}", "1").replace("{lun}", "1").replace(['{', '}'], "");
             found.push((operation["operationId"].as_str().unwrap().into(), method.to_uppercase(), filled));
         }
     }

@@ -93,6 +93,7 @@ impl Rig {
         let mut settings = Settings::new(folder.path().join("state"));
         settings.block_devices = false;
         settings.reactors = 1;
+        settings.iscsi_addresses = vec!["127.0.0.1:0".parse().unwrap()];
         let engine = Engine::start(settings).await.unwrap();
         let ahead = Arc::new(AtomicI64::new(0));
         let clock = ahead.clone();

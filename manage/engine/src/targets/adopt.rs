@@ -1,0 +1,231 @@
+//! Targets of a pool that comes into service.
+//!
+//! Invariant: what holds is settled before a LUN of the pool is served; a document that cannot be read is told of and
+//! left as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_api::{Condition, Severity};
+use holdfast_model::{ObjectRef, Uuid};
+
+use super::known::{Document, KnownTarget, TARGETS};
+use super::merge::{Here, Kept, Merged, merge, on_pool};
+use super::{LiveTarget, portals};
+use crate::engine::{Engine, OpenPool};
+
+/// What a target that waits for its name is told of with.
+fn waiting(target: &KnownTarget, other: &str) -> Condition {
+    let cause =
+        format!("target {} ({}) is not served: target {other} has its name or iSCSI name", target.name, target.iqn);
+    Condition::new(cause, format!("it is served after 'holdfast target destroy {other}'"))
+}
+
+impl Engine {
+    /// The documents of targets that a pool keeps; of those that cannot be read, the target's id and why.
+    fn kept_targets(&self, open: &OpenPool) -> (Vec<Document>, Vec<(Option<Uuid>, String)>) {
+        let (mut documents, mut unread) = (Vec::new(), Vec::new());
+        for (key, text) in open.pool.documents(TARGETS) {
+            match Document::read(&key, &text) {
+                Ok(document) => documents.push(document),
+                Err(why) => unread
+                    .push((key[TARGETS.len()..].parse().ok(), format!("its document {key} cannot be read ({why})"))),
+            }
+        }
+        (documents, unread)
+    }
+
+    /// The targets of this node by their ids.
+    fn targets_by_id(&self) -> BTreeMap<Uuid, KnownTarget> {
+        self.live().targets.values().map(|target| (target.known.id, target.known.clone())).collect()
+    }
+
+    /// Takes over the targets that a pool keeps; `salvaged` says that it lost all its documents.
+    pub(crate) async fn adopt_targets(&self, open: &OpenPool, salvaged: bool) {
+        let (documents, unread) = self.kept_targets(open);
+        for (_, why) in &unread {
+            let next = "run the version that wrote it; until then its LUNs are not served";
+            self.events.emit(Severity::Error, &open.object(), &format!("{why}; it stays as it is"), next);
+        }
+        let kept = Kept {
+            pool: open.pool.id(),
+            documents,
+            unreadable: unread.iter().filter_map(|(id, _)| *id).collect(),
+            salvaged,
+        };
+        let targets = self.targets_by_id();
+        let gone = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).gone_targets.clone();
+        let merged = merge(&Here { targets: &targets, gone: &gone }, &kept);
+        self.note_unread(open, unread);
+        self.follow(open, &targets, merged).await;
+    }
+
+    /// Keeps the LUNs off initiators whose documents cannot be read.
+    fn note_unread(&self, open: &OpenPool, unread: Vec<(Option<Uuid>, String)>) {
+        let pool = open.pool.id();
+        for target in self.live_mut().targets.values_mut() {
+            let found = unread.iter().find(|(id, _)| *id == Some(target.known.id));
+            let told = found.map(|(_, why)| {
+                Condition::new(format!("pool {}: {why}", open.name()), "run the version that wrote it")
+            });
+            match told {
+                Some(told) => _ = target.unread.insert(pool, told),
+                None => _ = target.unread.remove(&pool),
+            }
+        }
+    }
+
+    /// Does what was settled.
+    async fn follow(&self, open: &OpenPool, before: &BTreeMap<Uuid, KnownTarget>, merged: Merged) {
+        let pool = open.pool.id();
+        let here = |id: &Uuid| before.get(id).map(KnownTarget::object);
+        for id in &merged.differ {
+            let Some(object) = here(id) else { continue };
+            let cause = format!("was changed here and, with pool {}, elsewhere; what was set here holds", open.name());
+            let next = "'holdfast target show' shows it; repeat what was set elsewhere";
+            self.events.emit(Severity::Warning, &object, &cause, next);
+        }
+        for (target, other) in &merged.wait {
+            let told = waiting(target, other);
+            self.events.emit(Severity::Warning, &target.object(), &told.cause, &told.next_action);
+        }
+        for id in merged.drop {
+            let Some(known) = before.get(&id) else { continue };
+            self.unserve_target(&known.name).await;
+            self.keep_elsewhere(known, None, pool).await;
+            let cause = format!("is gone: it was destroyed elsewhere, as pool {} tells", open.name());
+            self.events.emit(Severity::Warning, &known.object(), &cause, "");
+        }
+        for taken in merged.take {
+            self.take_target(open, before.get(&taken.id), taken).await;
+        }
+        for (id, document) in merged.write {
+            if let Err(error) = self.keep_document(open, id, document).await {
+                tracing::warn!("target {id} is not kept on pool {}: {error}", open.name());
+            }
+        }
+        let remembered = self.change_state(|state| state.gone_targets = merged.gone);
+        if let Err(error) = remembered {
+            tracing::warn!("targets that were destroyed are not noted in the state folder: {error}");
+        }
+        self.forget_told_ends().await;
+    }
+
+    /// Keeps on pools no longer that a target was destroyed of which all pools have heard.
+    async fn forget_told_ends(&self) {
+        let gone = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).gone_targets.clone();
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools {
+            for document in self.kept_targets(&open).0 {
+                let Document::Gone(end) = document else { continue };
+                if gone.iter().any(|known| known.id == end.id) {
+                    continue;
+                }
+                if let Err(error) = self.keep_document(&open, end.id, None).await {
+                    tracing::debug!("the end of target {} is still kept on pool {}: {error}", end.name, open.name());
+                }
+            }
+        }
+    }
+
+    /// Has a target be as a pool that came says.
+    async fn take_target(&self, open: &OpenPool, before: Option<&KnownTarget>, taken: KnownTarget) {
+        let same_names = |before: &&KnownTarget| before.name == taken.name && before.iqn == taken.iqn;
+        match before {
+            Some(known) if same_names(&known) => {
+                let changed: Vec<u16> = known
+                    .luns
+                    .iter()
+                    .filter(|(number, lun)| taken.luns.get(number) != Some(lun))
+                    .map(|(number, _)| *number)
+                    .collect();
+                self.withdraw_luns_of(&known.name, &changed).await;
+                let iscsi = &self.front_ends.iscsi;
+                if let Err(error) = iscsi.set_access(&taken).and_then(|()| iscsi.set_portals(&taken)) {
+                    tracing::error!("{}: {error}", taken.object());
+                }
+                if let Some(target) = self.live_mut().targets.get_mut(&taken.name) {
+                    target.device.set_ports(portals::ports(&taken));
+                    target.known = taken.clone();
+                }
+            }
+            _ => {
+                if let Some(known) = before {
+                    self.unserve_target(&known.name).await;
+                }
+                if let Err(error) = self.begin_target(LiveTarget::new(self, taken.clone())) {
+                    tracing::error!("{} is not served: {error}", taken.object());
+                }
+            }
+        }
+        if let Some(known) = before {
+            self.note(&taken.object(), &format!("is as pool {} tells, where it was changed elsewhere", open.name()));
+            self.keep_elsewhere(known, Some(&taken), open.pool.id()).await;
+            // Those of other pools that were changed; its own are served when its spaces are open.
+            let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+            for other in pools.into_iter().filter(|other| other.pool.id() != open.pool.id()) {
+                self.serve_luns(&other).await;
+            }
+        }
+    }
+
+    /// Keeps on the other pools here what the pool `from` told.
+    async fn keep_elsewhere(&self, before: &KnownTarget, after: Option<&KnownTarget>, from: Uuid) {
+        let mut ids = before.pools();
+        ids.extend(after.into_iter().flat_map(KnownTarget::pools));
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        // Where the LUNs of the pool itself were removed elsewhere, it has no document, and gets none.
+        for open in pools.into_iter().filter(|open| ids.contains(&open.pool.id()) && open.pool.id() != from) {
+            let document = after.and_then(|after| on_pool(after, open.pool.id()));
+            if let Err(error) = self.keep_document(&open, before.id, document).await {
+                tracing::warn!("{} is not kept on pool {}: {error}", before.object(), open.name());
+            }
+        }
+    }
+
+    /// Why targets that a pool keeps are not served: others have their names, or their documents cannot be read.
+    pub(crate) fn waiting_targets(&self, open: &OpenPool) -> Vec<Condition> {
+        let (documents, unread) = self.kept_targets(open);
+        if documents.is_empty() && unread.is_empty() {
+            return Vec::new();
+        }
+        let live = self.live();
+        let waits = documents.iter().filter_map(|document| {
+            let Document::Target(target) = document else { return None };
+            let others = || live.targets.values().map(|other| &other.known);
+            if others().any(|other| other.id == target.id) {
+                return None;
+            }
+            let other = others().find(|other| other.name == target.name || other.iqn == target.iqn)?;
+            Some(waiting(target, &other.name))
+        });
+        let told = unread
+            .iter()
+            .map(|(_, why)| Condition::new(format!("a target is not served: {why}"), "run the version that wrote it"));
+        waits.chain(told).collect()
+    }
+
+    /// Serves the targets whose name was taken so far and is free now.
+    pub(super) async fn take_waiting_targets(&self) {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools {
+            let known = self.targets_by_id();
+            let (documents, _) = self.kept_targets(&open);
+            for document in documents {
+                let Document::Target(target) = document else { continue };
+                let clashes =
+                    |other: &KnownTarget| other.id == target.id || other.name == target.name || other.iqn == target.iqn;
+                if !known.values().any(clashes) {
+                    self.take_target(&open, None, *target).await;
+                }
+            }
+            self.serve_luns(&open).await;
+        }
+        self.remember_seen();
+    }
+
+    /// The object of a target by its iSCSI name, as events name it.
+    pub(crate) fn target_object_of(&self, iqn: &str) -> Option<ObjectRef> {
+        self.live().targets.values().find(|target| target.known.iqn == iqn).map(|target| target.known.object())
+    }
+}

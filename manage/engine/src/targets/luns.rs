@@ -1,0 +1,424 @@
+//! LUNs: added, served with their pools, removed.
+//!
+//! Invariants: a LUN is kept before its first initiator sees it, and gone from where it was kept before its last one is
+//! turned away. What was kept of its reservations is there before its first command.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_api::{
+    AddLun, ApiError, Changed, Condition, GrowLun, Lun as LunView, LunBlocks, LunChanged, SetLun, Severity, word,
+};
+use holdfast_block::Target;
+use holdfast_device::reactor::clock;
+use holdfast_model::Uuid;
+use holdfast_scsi::{Device, LogicalBlocks, Unit, UnitSettings};
+
+use super::known::{Backing, KnownLun, KnownTarget};
+use super::{DRAIN_TIMEOUT, reservation_key, target_object};
+use crate::engine::{Engine, Live, OpenPool};
+use crate::error::{ApiResult, conflict, exists_with, not_found};
+use crate::pools::parse_name;
+
+/// LUNs of a target, at most, and their highest number: what all initiators look at.
+const MOST_LUNS: u16 = 256;
+
+/// A LUN that is served.
+pub(super) struct LiveLun {
+    pub(super) unit: Arc<Unit>,
+    /// What initiators were told last of how full its ground is, and as of when.
+    pub(super) room: super::looks::RoomTold,
+}
+
+/// Shows LUNs no more, and waits until nothing uses them.
+pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>) {
+    for (number, lun) in luns {
+        if tokio::time::timeout(DRAIN_TIMEOUT, device.remove_unit(number)).await.is_err() {
+            tracing::warn!("commands to LUN {number} of {} are still being finished", device.name());
+        }
+        drop(lun);
+    }
+}
+
+fn blocks(blocks: LunBlocks) -> LogicalBlocks {
+    match blocks {
+        LunBlocks::B512 => LogicalBlocks::B512,
+        LunBlocks::B512e => LogicalBlocks::B512e,
+        LunBlocks::B4096 => LogicalBlocks::B4096,
+    }
+}
+
+/// LUNs by name, a few of them.
+pub(crate) fn lun_names(luns: &[(String, u16)]) -> String {
+    let shown: Vec<String> = luns.iter().take(5).map(|(target, number)| format!("{target}/{number}")).collect();
+    let more = if luns.len() > 5 { format!(" and {} more", luns.len() - 5) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+impl Engine {
+    /// The LUN of this number.
+    ///
+    /// # Errors
+    /// If there is no such target or LUN.
+    pub fn lun(&self, target: &str, lun: u16) -> ApiResult<LunView> {
+        let found = self.target(target)?.luns.into_iter().find(|view| view.lun == lun);
+        let next = format!("'holdfast target show {target}' lists its LUNs");
+        found.ok_or_else(|| not_found(format!("LUN {target}/{lun}"), next))
+    }
+
+    /// Adds a LUN to a target.
+    ///
+    /// # Errors
+    /// If what it is to stand for cannot be had, or the number is taken; nothing is changed then.
+    pub async fn add_lun(self: &Arc<Self>, target: String, request: AddLun) -> ApiResult<LunChanged> {
+        self.change(move |engine| async move { engine.make_lun(&target, request).await }).await
+    }
+
+    async fn make_lun(&self, name: &str, request: AddLun) -> ApiResult<LunChanged> {
+        let object = target_object(name);
+        let before = self.known_target(name)?;
+        if let Some(number) = request.lun.filter(|number| *number >= MOST_LUNS) {
+            let message = format!("{number} is no LUN");
+            return Err(ApiError::invalid(&object, message, "choose 0 to 255").at("lun"));
+        }
+        let named = self.named_object(&object, &request.backing, request.size_bytes);
+        let named = named.map_err(|error| if error.field.is_some() { error } else { error.at("backing") })?;
+        if let Some(number) = self.same_lun(&object, &before, &named.on, &named.path, &request)? {
+            return Ok(LunChanged { changed: false, lun: self.lun(name, number)? });
+        }
+        let free = || (0..MOST_LUNS).find(|number| !before.luns.contains_key(number));
+        let Some(number) = request.lun.or_else(free) else {
+            return Err(conflict(object, format!("it has {MOST_LUNS} LUNs"), "make another target"));
+        };
+        let known = KnownLun {
+            id: named.id,
+            pool: named.open.pool.id(),
+            on: named.on,
+            path: named.path,
+            blocks: request.blocks.unwrap_or_default(),
+            read_only: request.read_only,
+            qos: Default::default(),
+        };
+        let mut after = before.clone();
+        after.changes += 1;
+        after.luns.insert(number, known.clone());
+        // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more.
+        self.forget_reservations(&known, &after.lun_name(number)).await;
+        let live = self.make_unit(&named.open, &after, number, &known).await;
+        let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
+        self.keep_target(Some(&before), Some(&after)).await?;
+        if let Err(cause) = self.show_unit(&after, number, live) {
+            let back = KnownTarget { changes: after.changes + 1, ..before.clone() };
+            self.keep_target(Some(&after), Some(&back)).await?;
+            if let Some(target) = self.live_mut().targets.get_mut(name) {
+                target.known = back;
+            }
+            return Err(conflict(object, cause, "choose another number").at("lun"));
+        }
+        let read_only = if known.read_only { ", read-only" } else { "" };
+        let what = format!("added: {} in blocks of {}{read_only}", known.path, word(&known.blocks));
+        self.note(&after.lun_object(number), &what);
+        Ok(LunChanged { changed: true, lun: self.lun(name, number)? })
+    }
+
+    /// The number of the LUN that is asked for, where it is there; refused where it is there and another.
+    fn same_lun(
+        &self,
+        object: &str,
+        target: &KnownTarget,
+        on: &Backing,
+        path: &str,
+        request: &AddLun,
+    ) -> ApiResult<Option<u16>> {
+        if let Some((other, number)) = self.lun_of(on) {
+            let name = format!("{other}/{number}");
+            if other != target.name {
+                // Initiators would not see the reservations of those of another target.
+                let message = format!("{path} is LUN {name} already");
+                let next = format!(
+                    "add portals or initiators to target {other}, or 'holdfast lun remove {other} {number}' first"
+                );
+                return Err(conflict(object, message, next).at("backing"));
+            }
+            let has = |wanted: u16| exists_with(&format!("LUN of {path}"), "number", number, wanted).at("lun");
+            if let Some(wanted) = request.lun.filter(|wanted| *wanted != number) {
+                return Err(has(wanted));
+            }
+            let known = &target.luns[&number];
+            if let Some(wanted) = request.blocks.filter(|wanted| *wanted != known.blocks) {
+                return Err(exists_with(&format!("LUN {name}"), "size of blocks", word(&known.blocks), word(&wanted))
+                    .at("blocks"));
+            }
+            if known.read_only != request.read_only {
+                let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
+                let error =
+                    exists_with(&format!("LUN {name}"), "access", word(known.read_only), word(request.read_only));
+                return Err(error.at("read_only"));
+            }
+            return Ok(Some(number));
+        }
+        match request.lun.and_then(|number| Some((number, target.luns.get(&number)?))) {
+            Some((number, taken)) => {
+                let error = exists_with(&format!("LUN {}/{number}", target.name), "backing", &taken.path, path);
+                Err(error.at("lun"))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The target and the number of the LUN that stands for this.
+    pub(super) fn lun_of(&self, on: &Backing) -> Option<(String, u16)> {
+        let live = self.live();
+        let luns = live
+            .targets
+            .values()
+            .flat_map(|target| target.known.luns.iter().map(|(number, lun)| (target.known.name.clone(), *number, lun)));
+        luns.into_iter().find(|(_, _, lun)| lun.on == *on).map(|(target, number, _)| (target, number))
+    }
+
+    /// `TARGET/NUMBER` of the LUN that stands for a space.
+    pub(crate) fn lun_on_space(&self, space: Uuid) -> Option<(String, u16)> {
+        self.lun_of(&Backing::Space(space))
+    }
+
+    /// Opens what a LUN stands for, with its reservations; no initiator sees it yet.
+    async fn make_unit(
+        &self,
+        open: &Arc<OpenPool>,
+        target: &KnownTarget,
+        number: u16,
+        known: &KnownLun,
+    ) -> Result<LiveLun, Condition> {
+        let object = self.open_object(open, &known.on).await?;
+        let name = format!("LUN {}", target.lun_name(number));
+        let block = Target::new(&name, known.path.clone(), object.service, known.read_only, &known.qos);
+        let block = block.map_err(|claimed| Condition::new(claimed.to_string(), "see the health of its pool"))?;
+        let settings =
+            UnitSettings { id: known.id, name: known.path.clone(), blocks: blocks(known.blocks), thin: object.thin };
+        let unit = Unit::new(settings, Arc::new(block), self.front_ends.iscsi.shared());
+        let kept = open.pool.document(&reservation_key(known.id));
+        if let Some(why) = kept.and_then(|kept| unit.restore_reservations(&kept).err()) {
+            let cause = format!("its reservations cannot be read ({why}); initiators are refused");
+            let next = format!("'holdfast reservation clear {} {number} --yes' gives them up", target.name);
+            self.events.emit(Severity::Error, &target.lun_object(number), &cause, &next);
+        }
+        Ok(LiveLun { unit, room: Default::default() })
+    }
+
+    /// Shows a LUN to initiators.
+    fn show_unit(&self, known: &KnownTarget, number: u16, lun: LiveLun) -> Result<(), String> {
+        {
+            let mut live = self.live_mut();
+            let Some(target) = live.targets.get_mut(&known.name) else { return Err("the target is gone".into()) };
+            target.device.add_unit(number, lun.unit.clone()).map_err(|error| error.to_string())?;
+            target.known = known.clone();
+            target.troubles.remove(&number);
+            target.luns.insert(number, lun);
+        }
+        self.apply_qos_of_all();
+        Ok(())
+    }
+
+    /// Serves the LUNs that lie on a pool that came into service.
+    pub(crate) async fn serve_luns(&self, open: &Arc<OpenPool>) {
+        let id = open.pool.id();
+        let waiting: Vec<(KnownTarget, u16, KnownLun)> = {
+            let live = self.live();
+            let of_pool = live.targets.values().filter(|target| !target.unread.contains_key(&id)).flat_map(|target| {
+                let luns = target
+                    .known
+                    .luns
+                    .iter()
+                    .filter(|(number, lun)| lun.pool == id && !target.luns.contains_key(number));
+                luns.map(|(number, lun)| (target.known.clone(), *number, lun.clone()))
+            });
+            of_pool.collect()
+        };
+        for (target, number, known) in waiting {
+            let made = self.make_unit(open, &target, number, &known).await;
+            let shown = made.and_then(|lun| {
+                self.show_unit(&target, number, lun).map_err(|cause| Condition::new(cause, "see the daemon's log"))
+            });
+            if let Err(why) = shown {
+                tracing::error!("LUN {} is not served: {}", target.lun_name(number), why.cause);
+                if let Some(live) = self.live_mut().targets.get_mut(&target.name) {
+                    live.troubles.insert(number, why);
+                }
+            }
+        }
+    }
+
+    /// Shows these LUNs of a target no more.
+    pub(super) async fn withdraw_luns_of(&self, name: &str, numbers: &[u16]) {
+        let taken = {
+            let mut live = self.live_mut();
+            let Some(target) = live.targets.get_mut(name) else { return };
+            let luns = numbers.iter().filter_map(|number| target.luns.remove_entry(number)).collect();
+            numbers.iter().for_each(|number| _ = target.troubles.remove(number));
+            (target.device.clone(), luns)
+        };
+        let_go(&taken.0, taken.1).await;
+        self.apply_qos_of_all();
+    }
+
+    /// Ends the service of all LUNs on a pool that is closed, and keeps them for when it is back.
+    pub(crate) async fn withdraw_luns(&self, open: &OpenPool) {
+        let id = open.pool.id();
+        let of_pool = |known: &KnownTarget| -> Vec<u16> {
+            known.luns.iter().filter(|(_, lun)| lun.pool == id).map(|(number, _)| *number).collect()
+        };
+        let targets: Vec<(String, Vec<u16>)> = {
+            let live = self.live();
+            live.targets.values().map(|target| (target.known.name.clone(), of_pool(&target.known))).collect()
+        };
+        for (name, numbers) in targets {
+            self.withdraw_luns_of(&name, &numbers).await;
+        }
+    }
+
+    /// Changes a LUN in use.
+    ///
+    /// # Errors
+    /// If there is none, or its limits make no sense; nothing is changed then.
+    pub async fn set_lun(self: &Arc<Self>, target: String, lun: u16, request: SetLun) -> ApiResult<LunChanged> {
+        self.change(move |engine| async move { engine.change_lun(&target, lun, request).await }).await
+    }
+
+    async fn change_lun(&self, name: &str, number: u16, request: SetLun) -> ApiResult<LunChanged> {
+        self.lun(name, number)?;
+        let changed = self
+            .alter_target(name, |target| {
+                let object = target.lun_object(number).to_string();
+                let Some(lun) = target.luns.get_mut(&number) else {
+                    return Err(not_found(object, "ask again"));
+                };
+                lun.qos = request.qos.unwrap_or_default().applied_to(lun.qos);
+                crate::qos::check(&object, &lun.qos).map_err(|error| error.inside("qos"))
+            })
+            .await?;
+        if changed {
+            let known = self.known_target(name)?;
+            let qos = known.luns.get(&number).map(|lun| lun.qos).unwrap_or_default();
+            let block =
+                self.live().targets.get(name).and_then(|target| Some(target.luns.get(&number)?.unit.target().clone()));
+            if let Some(block) = block {
+                block.limiter().set(&qos, clock().now());
+                self.apply_qos(block.object());
+            }
+            self.note(
+                &known.lun_object(number),
+                &format!("has another quality of service: {}", crate::qos::describe(&qos)),
+            );
+        }
+        Ok(LunChanged { changed, lun: self.lun(name, number)? })
+    }
+
+    /// Makes a LUN larger, and tells its initiators.
+    ///
+    /// # Errors
+    /// If there is none, its pool is away, or it would become smaller; nothing is changed then.
+    pub async fn grow_lun(self: &Arc<Self>, target: String, lun: u16, request: GrowLun) -> ApiResult<LunChanged> {
+        self.change(move |engine| async move {
+            engine.lun(&target, lun)?;
+            let known = engine.known_target(&target)?;
+            let object = known.lun_object(lun);
+            let wanted = known.luns.get(&lun).ok_or_else(|| not_found(&object, "ask again"))?;
+            let open = engine.live().pools.values().find(|open| open.pool.id() == wanted.pool).cloned();
+            let open = open.ok_or_else(|| conflict(&object, "its pool is not imported", "import it first"))?;
+            let changed = engine.grow_object(&open, wanted, request.size_bytes).await;
+            let changed = changed.map_err(|error| error.at("size_bytes"))?;
+            engine.look_at_luns().await?;
+            Ok(LunChanged { changed, lun: engine.lun(&target, lun)? })
+        })
+        .await
+    }
+
+    /// Removes a LUN from a target. What it stands for stays.
+    ///
+    /// # Errors
+    /// If a pool that keeps the target takes no changes; nothing is changed then.
+    pub async fn remove_lun(self: &Arc<Self>, target: String, lun: u16) -> ApiResult<Changed> {
+        self.change(move |engine| async move { engine.end_lun(&target, lun).await }).await
+    }
+
+    async fn end_lun(&self, name: &str, number: u16) -> ApiResult<Changed> {
+        parse_name("target", name)?;
+        let absent = || Ok(Changed { changed: false, message: format!("there is no LUN {name}/{number}") });
+        let Ok(before) = self.known_target(name) else { return absent() };
+        let Some(known) = before.luns.get(&number).cloned() else { return absent() };
+        let mut after = before.clone();
+        after.changes += 1;
+        after.luns.remove(&number);
+        self.keep_target(Some(&before), Some(&after)).await?;
+        let block = {
+            let mut live = self.live_mut();
+            let target = live.targets.get_mut(name);
+            target.and_then(|target| {
+                target.known = after;
+                Some(target.luns.get(&number)?.unit.target().object().clone())
+            })
+        };
+        self.withdraw_luns_of(name, &[number]).await;
+        if let Some(block) = block {
+            self.apply_qos(&block);
+        }
+        self.forget_reservations(&known, &before.lun_name(number)).await;
+        self.note(&before.lun_object(number), &format!("removed; {} stays", known.path));
+        Ok(Changed { changed: true, message: format!("LUN {name}/{number} is removed; {} stays", known.path) })
+    }
+
+    /// The LUNs that lie on a pool.
+    pub(crate) fn luns_on_pool(&self, live: &Live, pool: Uuid) -> Vec<(String, u16)> {
+        let luns = live.targets.values().flat_map(|target| {
+            let own = target.known.luns.iter().filter(|(_, lun)| lun.pool == pool);
+            own.map(|(number, _)| (target.known.name.clone(), *number))
+        });
+        luns.collect()
+    }
+
+    /// Refuses to close a pool with LUNs that initiators use.
+    pub(crate) fn refuse_logged_in(&self, open: &OpenPool) -> ApiResult<()> {
+        let sessions = self.front_ends.iscsi.sessions(None);
+        let found = {
+            let live = self.live();
+            let own = live.targets.values().filter(|target| target.known.pools().contains(&open.pool.id()));
+            let mut used = own.filter_map(|target| {
+                let of = |session: &&holdfast_api::IscsiSession| session.target.as_ref() == Some(&target.known.iqn);
+                let session = sessions.iter().find(of)?;
+                Some((target.known.name.clone(), session.initiator.clone()))
+            });
+            used.next()
+        };
+        let Some((target, initiator)) = found else { return Ok(()) };
+        let message = format!("initiators are logged in to target {target}, which has LUNs on it: {initiator}");
+        let next = format!("log them out, or 'holdfast lun remove {target} NUMBER', first");
+        Err(conflict(format!("pool {}", open.name()), message, next))
+    }
+
+    /// I/Os a second that the LUNs on an object are to get at least, together.
+    pub(crate) fn least_of_luns(&self, object: Uuid) -> u64 {
+        let live = self.live();
+        let luns = live.targets.values().flat_map(|target| target.served());
+        let own = luns.filter(|lun| lun.block.object().id() == object);
+        own.fold(0, |min: u64, lun| min.saturating_add(lun.known.qos.min_iops.unwrap_or(0)))
+    }
+
+    /// The LUN of the name `TARGET/NUMBER`.
+    pub(crate) fn lun_named(&self, name: &str) -> ApiResult<LunView> {
+        let parsed = name.split_once('/').and_then(|(target, number)| Some((target, number.parse().ok()?)));
+        let Some((target, number)) = parsed else {
+            return Err(ApiError::invalid(format!("LUN {name}"), "it is no name of a LUN", "write TARGET/NUMBER"));
+        };
+        self.lun(target, number)
+    }
+
+    /// Hands all objects that are open what their exports and LUNs are to get at least.
+    pub(super) fn apply_qos_of_all(&self) {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools {
+            for (_, service) in open.named_services() {
+                self.apply_qos(&service);
+            }
+        }
+    }
+}
