@@ -17,7 +17,6 @@ pub(crate) enum Attention {
     PowerOn,
     BusReset,
     DeviceReset,
-    NexusLoss,
     CommandsCleared,
     ReservationsPreempted,
     ReservationsReleased,
@@ -31,11 +30,10 @@ pub(crate) enum Attention {
 
 use Attention::*;
 
-const ALL: [Attention; 13] = [
+const ALL: [Attention; 12] = [
     PowerOn,
     BusReset,
     DeviceReset,
-    NexusLoss,
     CommandsCleared,
     ReservationsPreempted,
     ReservationsReleased,
@@ -57,7 +55,6 @@ impl Attention {
             PowerOn => code::POWER_ON,
             BusReset => code::BUS_RESET,
             DeviceReset => code::DEVICE_RESET,
-            NexusLoss => code::NEXUS_LOSS,
             CommandsCleared => code::COMMANDS_CLEARED,
             ReservationsPreempted => code::RESERVATIONS_PREEMPTED,
             ReservationsReleased => code::RESERVATIONS_RELEASED,
@@ -94,26 +91,21 @@ impl Pending {
         self.0.fetch_and(!attention.bit(), Ordering::SeqCst);
     }
 
-    /// What is told next, if anything waits.
+    /// What is told next, if anything waits. That is told then.
     pub(crate) fn take(&self) -> Option<Attention> {
         loop {
-            let first = self.peek()?;
+            let bits = self.0.load(Ordering::Relaxed);
+            let first = ALL.get(bits.trailing_zeros() as usize).copied()?;
             if self.0.fetch_and(!first.bit(), Ordering::SeqCst) & first.bit() != 0 {
                 return Some(first);
             }
         }
     }
 
-    /// The same of what a transport may tell before a command comes, without clearing it.
+    /// What a transport may tell before a command comes, which leaves it to be told.
     pub(crate) fn peek_urgent(&self) -> Option<Attention> {
         let bits = self.0.load(Ordering::Relaxed);
         ALL.into_iter().find(|one| one.is_urgent() && bits & one.bit() != 0)
-    }
-
-    /// The same, without clearing it.
-    pub(crate) fn peek(&self) -> Option<Attention> {
-        let bits = self.0.load(Ordering::Relaxed);
-        ALL.get(bits.trailing_zeros() as usize).copied()
     }
 }
 
@@ -128,9 +120,9 @@ mod tests {
         for attention in ALL.into_iter().rev().chain(ALL) {
             pending.add(attention);
         }
-        pending.remove(Attention::NexusLoss);
+        pending.remove(Attention::BusReset);
         let told: Vec<_> = std::iter::from_fn(|| pending.take()).collect();
-        let expected: Vec<_> = ALL.into_iter().filter(|one| *one != Attention::NexusLoss).collect();
+        let expected: Vec<_> = ALL.into_iter().filter(|one| *one != Attention::BusReset).collect();
         assert_eq!(told, expected);
     }
 }

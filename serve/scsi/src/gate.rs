@@ -18,19 +18,24 @@ fn not_ready(code: Code) -> Result<(), Fault> {
     Err(Fault::Check(Sense::new(SenseKey::NotReady, code)))
 }
 
-/// Whether a command may be served now. `None` is one that nobody knows, or whose form is wrong.
-pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, link: &Link) -> Result<(), Fault> {
-    let standing = link.unit.table().standing(&link.party);
-    if command.is_some_and(|command| kept_out(command.conflict_of(cdb), link)) {
-        return Err(Fault::Status(Status::ReservationConflict));
+/// Whether a reservation of another keeps a command out. `None` is one that nobody knows.
+pub(crate) fn reserved(command: Option<&Command>, cdb: &Cdb, link: &Link) -> Result<(), Fault> {
+    match command {
+        Some(command) if kept_out(command.conflict_of(cdb), link) => Err(Fault::Status(Status::ReservationConflict)),
+        _ => Ok(()),
     }
+}
+
+/// Whether a command may be served now.
+pub(crate) fn pass(command: Option<&Command>, cdb: &Cdb, nexus: &NexusState, link: &Link) -> Result<(), Fault> {
+    reserved(command, cdb, link)?;
     if !command.is_some_and(|command| command.quiet)
         && let Some(attention) = link.party.pending().take()
     {
         return Err(Fault::Check(attention.sense()));
     }
     let Some(command) = command else { return Ok(()) };
-    if standing.not_ready() && command.conflict != Conflict::Never {
+    if link.unit.table().standing(&link.party).not_ready() && command.conflict != Conflict::Never {
         return not_ready(code::MANUAL_INTERVENTION);
     }
     match (nexus.access(), command.reach) {

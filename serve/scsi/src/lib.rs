@@ -15,8 +15,6 @@
 //! Invariant: nothing that an initiator sends can make it panic, hold more than its limits, or touch a byte outside the
 //! range of a checked command.
 
-#![allow(dead_code)]
-
 mod answer;
 mod attention;
 mod cdb;

@@ -10,6 +10,7 @@
 //! kept out by what happened meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -28,9 +29,6 @@ use crate::luns;
 use crate::ports::{InitiatorPort, NexusId, TargetPort};
 use crate::sense::Sense;
 use crate::task::{DataOut, Task, response};
-
-/// Units that a nexus remembers its way to.
-const REMEMBERED: usize = 64;
 
 /// Something that an initiator may be told before it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +68,14 @@ pub enum ManageAnswer {
 /// A command with its data from the initiator, which the transport fills in place.
 pub struct Prepared {
     cdb: Cdb,
-    read_len: u32,
     write_len: u32,
     out: DataOut,
     goal: Goal,
 }
 
 enum Goal {
-    Unit(Arc<Link>, Result<&'static Command, Fault>),
+    /// The command, and why it will not be served.
+    Unit(Arc<Link>, Option<&'static Command>, Option<Fault>),
     Elsewhere(Address),
 }
 
@@ -92,7 +90,7 @@ impl Prepared {
 #[derive(Default)]
 struct Remembered {
     version: u64,
-    links: Vec<(u16, Weak<Link>)>,
+    links: BTreeMap<u16, Weak<Link>>,
 }
 
 /// See the module. It lives on the thread of its connection. Dropping it is the loss of the nexus.
@@ -125,22 +123,20 @@ impl Nexus {
         let mut remembered = self.remembered.borrow_mut();
         let version = self.state.device.version();
         if remembered.version != version {
-            *remembered = Remembered { version, links: Vec::new() };
+            *remembered = Remembered { version, links: BTreeMap::new() };
         }
-        if let Some((_, link)) = remembered.links.iter().find(|(of, _)| *of == lun) {
+        if let Some(link) = remembered.links.get(&lun) {
             return link.upgrade();
         }
         let links = self.state.device.links(self.state.serial());
         let link = links.into_iter().find(|link| link.lun == lun)?;
-        if remembered.links.len() < REMEMBERED {
-            remembered.links.push((lun, Arc::downgrade(&link)));
-        }
+        remembered.links.insert(lun, Arc::downgrade(&link));
         Some(link)
     }
 
     /// What a command needs, known from its CDB alone. The lengths are those that the initiator expects to receive and
     /// to send.
-    pub fn prepare(&self, lun: u64, cdb: &[u8], read_len: u32, write_len: u32) -> Prepared {
+    pub fn prepare(&self, lun: u64, cdb: &[u8], _read_len: u32, write_len: u32) -> Prepared {
         let cdb = Cdb::new(cdb);
         let none = DataOut::new(Default::default());
         let address = Address::parse(lun);
@@ -149,41 +145,46 @@ impl Nexus {
             _ => None,
         };
         let Some(link) = link else {
-            return Prepared { cdb, read_len, write_len, out: none, goal: Goal::Elsewhere(address) };
+            return Prepared { cdb, write_len, out: none, goal: Goal::Elsewhere(address) };
         };
-        let checked = commands::find(&cdb, &link.unit).and_then(|command| {
+        let command = commands::find(&cdb, &link.unit);
+        let wanted = command.map_err(Fault::from).and_then(|command| {
+            // Who is kept out need not send anything.
+            gate::reserved(Some(command), &cdb, &link)?;
             command.check(&cdb)?;
             gate::protected(command, &link.unit)?;
-            Ok((command, (command.wanted)(&cdb, &link.unit)?))
+            Ok((command.wanted)(&cdb, &link.unit)?)
         });
-        let (out, goal) = match checked {
-            Ok((command, wanted)) => (DataOut::new(wanted), Ok(command)),
-            Err(sense) => (none, Err(Fault::Check(sense))),
+        let (out, fault) = match wanted {
+            Ok(wanted) => (DataOut::new(wanted), None),
+            Err(fault) => (none, Some(fault)),
         };
-        Prepared { cdb, read_len, write_len, out, goal: Goal::Unit(link, goal) }
+        Prepared { cdb, write_len, out, goal: Goal::Unit(link, command.ok(), fault) }
     }
 
     /// Serves a command, whose data are there.
     pub fn start(&self, prepared: Prepared) -> Outcome {
-        let Prepared { cdb, read_len, write_len, out, goal } = prepared;
-        let (link, command) = match goal {
-            Goal::Unit(link, command) => (link, command),
+        let Prepared { cdb, write_len, out, goal } = prepared;
+        let (link, command, fault) = match goal {
+            Goal::Unit(link, command, fault) => (link, command, fault),
             Goal::Elsewhere(address) => {
                 return Outcome::Answered(response(luns::answer(&self.state.device, address, &cdb), false));
             }
         };
-        let refusal = gate::pass(command.as_ref().ok().copied(), &cdb, &self.state, &link).err();
-        let command = match (refusal, command) {
-            (Some(fault), _) | (None, Err(fault)) => {
-                return Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
-            }
-            (None, Ok(command)) => command,
+        let refused = |fault| Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
+        if let Err(fault) = gate::pass(command, &cdb, &self.state, &link) {
+            return refused(fault);
+        }
+        let command = match (command, fault) {
+            (Some(command), None) => command,
+            (_, Some(fault)) => return refused(fault),
+            (None, None) => return refused(Sense::opcode().into()),
         };
         if let Err(fault) = gate::amount(command, out.len(), write_len) {
-            return Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
+            return refused(fault);
         }
         let (nexus, given_up, work) = (self.state.clone(), Rc::new(Cell::new(false)), link.party.work());
-        let task = Task { nexus, cdb, out, read_len, write_len, given_up, work, link };
+        let task = Task { nexus, cdb, out, given_up, work, link };
         match command.run {
             Run::Now(serve) => task.answered(serve(&task)),
             Run::Start(serve) => serve(task),

@@ -11,6 +11,8 @@
 pub(crate) mod kept;
 pub(crate) mod kind;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

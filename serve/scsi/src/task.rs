@@ -70,9 +70,6 @@ pub(crate) struct Task {
     pub(crate) nexus: Arc<NexusState>,
     pub(crate) cdb: Cdb,
     pub(crate) out: DataOut,
-    /// What the initiator expects to receive and to send.
-    pub(crate) read_len: u32,
-    pub(crate) write_len: u32,
     /// Set when nobody waits for the answer any more, and no change may begin.
     pub(crate) given_up: Rc<Cell<bool>>,
     /// Before the link, so that the block service's session is let go of before the unit.

@@ -12,11 +12,11 @@ use crate::task::{Task, Wanted, cut};
 use crate::unit::Unit;
 
 pub(crate) const COMMANDS: &[Command] = &[
-    Command::new(&[0xa3, 0xea, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04], Run::Now(report))
+    Command::new(&[0xa3, 0xea, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Run::Now(report))
         .action(0x0a)
         .conflict(Conflict::Never)
         .reach(Reach::Everywhere),
-    Command::new(&[0xa4, 0x0a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04], Run::Now(set))
+    Command::new(&[0xa4, 0x0a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Run::Now(set))
         .action(0x0a)
         .reach(Reach::Everywhere)
         .wanted(wanted),
@@ -63,7 +63,7 @@ fn report(task: &Task) -> Answer {
 fn wanted(cdb: &Cdb, _: &Unit) -> Result<Wanted, Sense> {
     match cdb.u32(6) {
         0 => Ok(Wanted::default()),
-        len if len < 4 || len > LIST_BYTES || len % 4 != 0 => Err(Sense::list_length()),
+        len if !(4..=LIST_BYTES).contains(&len) || len % 4 != 0 => Err(Sense::list_length()),
         len => Ok(Wanted::list(len as usize)),
     }
 }

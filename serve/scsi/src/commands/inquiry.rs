@@ -11,11 +11,11 @@ use crate::sense::Sense;
 use crate::task::{Task, cut};
 
 pub(crate) const COMMANDS: &[Command] = &[
-    Command::new(&[0x12, 0x01, 0xff, 0xff, 0xff, 0x04], Run::Now(inquiry))
+    Command::new(&[0x12, 0x01, 0xff, 0xff, 0xff, 0], Run::Now(inquiry))
         .conflict(Conflict::Never)
         .reach(Reach::Everywhere)
         .quiet(),
-    Command::new(&[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04], Run::Now(report_luns))
+    Command::new(&[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Run::Now(report_luns))
         .conflict(Conflict::Never)
         .reach(Reach::Everywhere)
         .quiet(),

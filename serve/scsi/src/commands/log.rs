@@ -12,7 +12,7 @@ use crate::task::{Task, cut};
 use crate::unit::{ROOM_SET_BYTES, Room};
 
 pub(crate) const COMMANDS: &[Command] =
-    &[Command::new(&[0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x04], Run::Now(log_sense))
+    &[Command::new(&[0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0], Run::Now(log_sense))
         .conflict(Conflict::Reserved)
         .reach(Reach::Standby)];
 

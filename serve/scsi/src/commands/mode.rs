@@ -20,10 +20,10 @@ const SENSE: Command = Command::new(&[0], Run::Now(mode_sense)).conflict(Conflic
 const SELECT: Command = Command::new(&[0], Run::Now(mode_select)).reach(Reach::Standby).wanted(wanted);
 
 pub(crate) const COMMANDS: &[Command] = &[
-    Command { opcode: 0x1a, usage: &[0x1a, 0x08, 0xff, 0xff, 0xff, 0x04], ..SENSE },
-    Command { opcode: 0x5a, usage: &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0x04], ..SENSE },
-    Command { opcode: 0x15, usage: &[0x15, 0x11, 0, 0, 0xff, 0x04], ..SELECT },
-    Command { opcode: 0x55, usage: &[0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04], ..SELECT },
+    Command { opcode: 0x1a, usage: &[0x1a, 0x08, 0xff, 0xff, 0xff, 0], ..SENSE },
+    Command { opcode: 0x5a, usage: &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0], ..SENSE },
+    Command { opcode: 0x15, usage: &[0x15, 0x11, 0, 0, 0xff, 0], ..SELECT },
+    Command { opcode: 0x55, usage: &[0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0], ..SELECT },
 ];
 
 /// Which values of a page are meant.

@@ -12,10 +12,10 @@ const fn command(usage: &'static [u8], conflict: Conflict, serve: fn(&Task) -> A
 }
 
 pub(crate) const COMMANDS: &[Command] = &[
-    command(&[0x16, 0, 0, 0, 0, 0x04], Conflict::Reserved, reserve),
-    command(&[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0x04], Conflict::Reserved, reserve),
-    command(&[0x17, 0, 0, 0, 0, 0x04], Conflict::Never, release),
-    command(&[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0x04], Conflict::Never, release),
+    command(&[0x16, 0, 0, 0, 0, 0], Conflict::Reserved, reserve),
+    command(&[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0], Conflict::Reserved, reserve),
+    command(&[0x17, 0, 0, 0, 0, 0], Conflict::Never, release),
+    command(&[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0], Conflict::Never, release),
 ];
 
 const CONFLICT: Answer = Err(Fault::Status(Status::ReservationConflict));

@@ -27,18 +27,18 @@ const fn changes(usage: &'static [u8], action: u16) -> Command {
 }
 
 pub(crate) const COMMANDS: &[Command] = &[
-    reads(&[0x5e, 0x00, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04], 0, read_keys),
-    reads(&[0x5e, 0x01, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04], 1, read_reservation),
-    reads(&[0x5e, 0x02, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04], 2, report_capabilities),
-    reads(&[0x5e, 0x03, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04], 3, read_full_status),
-    changes(&[0x5f, 0x00, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], REGISTER),
-    changes(&[0x5f, 0x01, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], RESERVE),
-    changes(&[0x5f, 0x02, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], RELEASE),
-    changes(&[0x5f, 0x03, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], CLEAR),
-    changes(&[0x5f, 0x04, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], PREEMPT),
-    changes(&[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], PREEMPT_AND_ABORT),
-    changes(&[0x5f, 0x06, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], REGISTER_AND_IGNORE),
-    changes(&[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04], REGISTER_AND_MOVE),
+    reads(&[0x5e, 0x00, 0, 0, 0, 0, 0, 0xff, 0xff, 0], 0, read_keys),
+    reads(&[0x5e, 0x01, 0, 0, 0, 0, 0, 0xff, 0xff, 0], 1, read_reservation),
+    reads(&[0x5e, 0x02, 0, 0, 0, 0, 0, 0xff, 0xff, 0], 2, report_capabilities),
+    reads(&[0x5e, 0x03, 0, 0, 0, 0, 0, 0xff, 0xff, 0], 3, read_full_status),
+    changes(&[0x5f, 0x00, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], REGISTER),
+    changes(&[0x5f, 0x01, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], RESERVE),
+    changes(&[0x5f, 0x02, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], RELEASE),
+    changes(&[0x5f, 0x03, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], CLEAR),
+    changes(&[0x5f, 0x04, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], PREEMPT),
+    changes(&[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], PREEMPT_AND_ABORT),
+    changes(&[0x5f, 0x06, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], REGISTER_AND_IGNORE),
+    changes(&[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0], REGISTER_AND_MOVE),
 ];
 
 const REGISTER: u16 = 0;
@@ -55,7 +55,7 @@ const PLAIN_LIST: u32 = 24;
 
 fn wanted(cdb: &Cdb, _: &Unit) -> Result<Wanted, Sense> {
     match cdb.u32(5) {
-        len if len < PLAIN_LIST || len > LIST_BYTES => Err(Sense::list_length()),
+        len if !(PLAIN_LIST..=LIST_BYTES).contains(&len) => Err(Sense::list_length()),
         len => Ok(Wanted::list(len as usize)),
     }
 }
@@ -219,7 +219,7 @@ fn reserve_out(task: Task) -> Outcome {
 async fn serve_out(task: Task) -> Answer {
     let (unit, list) = (task.unit().clone(), task.out.bytes());
     let (key, action) = (u64_at(list, 0), action(&task, list)?);
-    let _turn = unit.table().turn().await;
+    let turn = unit.table().turn().await;
     if task.given_up.get() {
         return Err(Fault::Status(Status::TaskAborted));
     }
@@ -237,6 +237,8 @@ async fn serve_out(task: Task) -> Answer {
         }
     }
     unit.table().set_persistent(next);
+    // Those who are waited for below may wait for their turn.
+    drop(turn);
     let (mut over, parties) = (Vec::new(), unit.parties());
     for (nexus, attention) in &effects.tell {
         parties.iter().filter(|party| party.id() == nexus).for_each(|party| party.tell(*attention));

@@ -19,8 +19,8 @@ const fn report(usage: &'static [u8], action: u16, serve: fn(&Task) -> Answer) -
 /// The commands, of which the first is served by what reads the table.
 pub(crate) const fn commands(codes: fn(&Task) -> Answer) -> [Command; 2] {
     [
-        report(&[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x04], 0x0c, codes),
-        report(&[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04], 0x0d, functions),
+        report(&[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0], 0x0c, codes),
+        report(&[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], 0x0d, functions),
     ]
 }
 
@@ -71,6 +71,9 @@ fn one(command: Option<&Command>, timeouts: bool) -> Vec<u8> {
     let mut bytes = vec![0, 3 | if timeouts { 0x80 } else { 0 }];
     bytes.extend((command.usage.len().min(CDB_BYTES) as u16).to_be_bytes());
     bytes.extend(command.usage);
+    if let Some(action) = command.action {
+        bytes[5] = (bytes[5] & 0xe0) | action as u8;
+    }
     if timeouts {
         bytes.extend(TIMEOUTS);
     }

@@ -9,13 +9,13 @@ use crate::sense::{Sense, SenseKey, code};
 use crate::task::{Task, cut, fault};
 
 pub(crate) const COMMANDS: &[Command] = &[
-    Command::new(&[0x00, 0, 0, 0, 0, 0x04], Run::Now(test_unit_ready)).conflict(Conflict::Reserved),
-    Command::new(&[0x03, 0x01, 0, 0, 0xff, 0x04], Run::Now(request_sense))
+    Command::new(&[0x00, 0, 0, 0, 0, 0], Run::Now(test_unit_ready)).conflict(Conflict::Reserved),
+    Command::new(&[0x03, 0x01, 0, 0, 0xff, 0], Run::Now(request_sense))
         .conflict(Conflict::Never)
         .reach(Reach::Everywhere)
         .quiet(),
     // No power conditions, no medium to eject.
-    Command::new(&[0x1b, 0x01, 0, 0, 0x05, 0x04], Run::Start(start_stop)).milder(start_stop_conflict),
+    Command::new(&[0x1b, 0x01, 0, 0, 0x05, 0], Run::Start(start_stop)).milder(start_stop_conflict),
 ];
 
 fn test_unit_ready(_: &Task) -> Answer {

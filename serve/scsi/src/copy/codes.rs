@@ -11,7 +11,6 @@ pub(super) const WRONG_DEVICE_TYPE: Code = Code(0x0d, 0x03);
 pub(super) const DATA_UNDERRUN: Code = Code(0x0d, 0x04);
 pub(super) const UNSUPPORTED_TOKEN_TYPE: Code = Code(0x23, 0x01);
 pub(super) const TOKEN_UNKNOWN: Code = Code(0x23, 0x04);
-pub(super) const TOKEN_CORRUPT: Code = Code(0x23, 0x05);
 pub(super) const TOKEN_REVOKED: Code = Code(0x23, 0x06);
 pub(super) const TOKEN_EXPIRED: Code = Code(0x23, 0x07);
 pub(super) const TOKEN_CANCELLED: Code = Code(0x23, 0x08);

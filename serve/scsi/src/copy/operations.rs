@@ -156,11 +156,6 @@ impl Operations {
         lock(&self.table).iter().find(|operation| operation.identified && operation.list == list).cloned()
     }
 
-    /// Nobody is to ask for it any more.
-    pub(super) fn discard(&self, operation: &Arc<Operation>) {
-        lock(&self.table).retain(|other| !Arc::ptr_eq(other, operation));
-    }
-
     /// Aborts what is in progress and forgets the rest.
     pub(crate) fn reset(&self) {
         for operation in lock(&self.table).drain(..) {
@@ -195,8 +190,6 @@ mod tests {
         end(&first);
         let second = begin(&operations, 7).unwrap();
         assert!(Arc::ptr_eq(&operations.find(7).unwrap(), &second));
-        operations.discard(&second);
-        assert!(operations.find(7).is_none());
     }
 
     #[test]

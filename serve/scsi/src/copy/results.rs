@@ -129,7 +129,8 @@ pub(super) fn failure_details_lid1(task: &Task) -> Answer {
     if outcome.status == Status::Good || !operation.tell_details() {
         return cut(vec![0; 4], task.cdb.u32(10) as usize);
     }
-    let sense = outcome.sense.map(|sense| Sense { descriptors: task.unit().mode().descriptor_sense(), ..sense }.bytes());
+    let sense =
+        outcome.sense.map(|sense| Sense { descriptors: task.unit().mode().descriptor_sense(), ..sense }.bytes());
     let sense = sense.unwrap_or_default();
     let mut data = vec![0; 56];
     data.extend([outcome.status as u8, 0]);
