@@ -78,6 +78,7 @@ bench: console
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/mounted
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/snapshots
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/clones
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/offload
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/opens
