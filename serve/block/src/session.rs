@@ -301,9 +301,7 @@ impl Session {
         self.finish_change(UnderWay { io: Some(io), ticket }, flag).await
     }
 
-    /// Compares a range with what is expected and, where it is that, writes as much data. No other change of its blocks
-    /// is under way meanwhile, by whatever session of whatever front end. It may be given up by itself, as in
-    /// [`Session::finish_unless`].
+    /// Compares a range with what is expected and, where it is that, writes as much data; see [`Session::update`].
     pub async fn compare_and_write(
         &self,
         offset: u64,
@@ -312,18 +310,38 @@ impl Session {
         durability: Durability,
         flag: &Cell<bool>,
     ) -> Result<Compared, IoError> {
-        let blocks = blocks_around(offset, expected.len() as u64);
+        let compare = |found: &mut [u8]| {
+            if let Some(differs) = found.iter().zip(expected).position(|(one, other)| one != other) {
+                return Some(Compared::Differs(differs as u64));
+            }
+            found.copy_from_slice(data);
+            None
+        };
+        let refused = self.update(offset, expected.len() as u64, durability, flag, compare).await?;
+        Ok(refused.unwrap_or(Compared::Same))
+    }
+
+    /// Reads a range, has it changed and writes it, unless `change` answers why not. No other change of its blocks is
+    /// under way meanwhile, by whatever session of whatever front end. It may be given up by itself, as in
+    /// [`Session::finish_unless`].
+    pub async fn update<R>(
+        &self,
+        offset: u64,
+        len: u64,
+        durability: Durability,
+        flag: &Cell<bool>,
+        change: impl FnOnce(&mut [u8]) -> Option<R>,
+    ) -> Result<Option<R>, IoError> {
+        let blocks = blocks_around(offset, len);
         let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
         let buf = IoBuf::new((blocks.end - blocks.start) as usize);
         let mut buf = self.finish_unless(self.target.read(blocks.start, buf), flag).await?;
         let before = (offset - blocks.start) as usize;
-        let found = &mut buf[before..before + expected.len()];
-        if let Some(differs) = found.iter().zip(expected).position(|(one, other)| one != other) {
-            return Ok(Compared::Differs(differs as u64));
+        if let Some(refused) = change(&mut buf[before..before + len as usize]) {
+            return Ok(Some(refused));
         }
-        found.copy_from_slice(data);
         self.begin_unless(&held, &blocks, BlockChange::Write(buf.freeze()), durability, flag).await?;
-        Ok(Compared::Same)
+        Ok(None)
     }
 
     async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {

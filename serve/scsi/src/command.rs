@@ -63,6 +63,8 @@ pub(crate) struct Command {
     pub(crate) thin: bool,
     /// Takes exactly as much data as it says.
     pub(crate) exact: bool,
+    /// Serves what came of its data where less came than it takes.
+    pub(crate) partial: bool,
     /// Kept out less where the CDB asks for less.
     pub(crate) milder: Option<fn(&Cdb) -> Conflict>,
     /// Refused where the unit may not be written.
@@ -87,6 +89,7 @@ impl Command {
             quiet: false,
             thin: false,
             exact: false,
+            partial: false,
             milder: None,
             changes: false,
             wanted: nothing,
@@ -127,6 +130,11 @@ impl Command {
     /// It takes exactly as much data as it says.
     pub(crate) const fn exact(self) -> Self {
         Self { exact: true, ..self }
+    }
+
+    /// It serves what came of its data.
+    pub(crate) const fn partial(self) -> Self {
+        Self { partial: true, ..self }
     }
 
     /// What keeps it out is for the CDB to say.

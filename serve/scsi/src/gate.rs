@@ -10,6 +10,7 @@ use crate::answer::{Fault, Status};
 use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach};
 use crate::device::{Link, NexusState};
+use crate::limits::length_field;
 use crate::ports::AccessState;
 use crate::sense::{Code, Sense, SenseKey, code};
 use crate::unit::Unit;
@@ -68,8 +69,12 @@ pub(crate) fn protected(command: &Command, unit: &Unit) -> Result<(), Sense> {
 }
 
 /// Whether the data that the initiator means to send are those that a command takes.
-pub(crate) fn amount(command: &Command, wanted: usize, sent: u32) -> Result<(), Fault> {
-    if wanted > sent as usize || (command.exact && wanted != sent as usize) {
+pub(crate) fn amount(command: &Command, cdb: &Cdb, wanted: usize, sent: u32) -> Result<(), Fault> {
+    let sent = sent as usize;
+    if command.exact && wanted != sent {
+        return Err(Fault::Check(Sense::cdb(length_field(cdb))));
+    }
+    if wanted > sent && !command.partial {
         return Err(Fault::Check(Sense::illegal(code::INVALID_FIELD_IN_INFORMATION_UNIT)));
     }
     Ok(())

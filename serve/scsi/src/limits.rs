@@ -10,8 +10,8 @@ use crate::unit::Unit;
 pub(crate) const TRANSFER_BYTES: u64 = 16 << 20;
 /// Bytes that COMPARE AND WRITE changes at most.
 pub(crate) const COMPARE_AND_WRITE_BYTES: u64 = 64 << 10;
-/// Bytes that one WRITE SAME covers at most.
-pub(crate) const WRITE_SAME_BYTES: u64 = 4 << 30;
+/// Blocks that one WRITE SAME covers at most: as many as its shorter form can say.
+pub(crate) const WRITE_SAME_BLOCKS: u64 = 65535;
 /// Blocks that one UNMAP covers at most.
 pub(crate) const UNMAP_BLOCKS: u64 = 1 << 20;
 /// Descriptors in one UNMAP at most.
@@ -30,6 +30,7 @@ pub(crate) fn check_transfer(range: Range, cdb: &Cdb, unit: &Unit) -> Result<Ran
 /// Where the length of a range stands in the CDB.
 pub(crate) fn length_field(cdb: &Cdb) -> u16 {
     match cdb.opcode() >> 5 {
+        _ if cdb.opcode() == 0x89 => 13,
         0 => 4,
         1 | 2 => 7,
         5 => 6,

@@ -164,7 +164,7 @@ impl Nexus {
 
     /// Serves a command, whose data are there.
     pub fn start(&self, prepared: Prepared) -> Outcome {
-        let Prepared { cdb, write_len, out, goal } = prepared;
+        let Prepared { cdb, write_len, mut out, goal } = prepared;
         let (link, command, fault) = match goal {
             Goal::Unit(link, command, fault) => (link, command, fault),
             Goal::Elsewhere(address) => {
@@ -180,9 +180,10 @@ impl Nexus {
             (_, Some(fault)) => return refused(fault),
             (None, None) => return refused(Sense::opcode().into()),
         };
-        if let Err(fault) = gate::amount(command, out.len(), write_len) {
+        if let Err(fault) = gate::amount(command, &cdb, out.len(), write_len) {
             return refused(fault);
         }
+        out.shorten(write_len as usize);
         let (nexus, given_up, work) = (self.state.clone(), Rc::new(Cell::new(false)), link.party.work());
         let task = Task { nexus, cdb, out, given_up, work, link };
         match command.run {

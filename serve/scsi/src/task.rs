@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use holdfast_block::{Later, Session, Started, blocks_around};
 use holdfast_device::{Durability, Io, IoBuf, IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
 
 use crate::answer::{Answer, DataIn, Fault, Outcome, Response, Running, Status};
 use crate::cdb::Cdb;
@@ -62,6 +63,16 @@ impl DataOut {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// No more than so many bytes came: the buffer ends with the block that they end in.
+    pub(crate) fn shorten(&mut self, len: usize) {
+        if len < self.len {
+            self.len = len;
+            let end = (self.start + len).next_multiple_of(BLOCK_BYTES as usize);
+            self.buf = self.buf.take().filter(|_| len > 0);
+            self.buf.iter_mut().for_each(|buf| buf.truncate(end));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::answer::{Answer, DataIn, Outcome};
 use crate::cdb::{Cdb, Range};
 use crate::command::{Command, Run};
-use crate::limits::{LIST_BYTES, UNMAP_BLOCKS, UNMAP_DESCRIPTORS, WRITE_SAME_BYTES, length_field};
+use crate::limits::{LIST_BYTES, UNMAP_BLOCKS, UNMAP_DESCRIPTORS, WRITE_SAME_BLOCKS, length_field};
 use crate::sense::Sense;
 use crate::task::{Task, Wanted, durability, fault};
 use crate::unit::Unit;
@@ -53,8 +53,12 @@ fn same(cdb: &Cdb, unit: &Unit) -> Result<Same, Sense> {
     if anchor && !unmap {
         return Err(Sense::cdb_bit(1, 4));
     }
-    let range = cdb.range();
-    if range.blocks == 0 || range.blocks > WRITE_SAME_BYTES / unit.block_bytes() {
+    let mut range = cdb.range();
+    if range.blocks == 0 {
+        // To the end.
+        range.blocks = unit.capacity().saturating_sub(range.check(unit)?.lba);
+    }
+    if range.blocks > WRITE_SAME_BLOCKS {
         return Err(Sense::cdb(length_field(cdb)));
     }
     Ok(Same { range: range.check(unit)?, anchor, unmap, no_data })
@@ -70,6 +74,9 @@ fn write_same(task: Task) -> Outcome {
         Ok(same) => same,
         Err(sense) => return task.answered(Err(sense.into())),
     };
+    if same.range.blocks == 0 {
+        return task.answered(Ok(DataIn::None));
+    }
     task.changing(async move |task| {
         let durability = durability(task.unit().mode().writes_through());
         let block = task.out.bytes();

@@ -14,7 +14,7 @@ use crate::task::{Task, Wanted, fault};
 use crate::unit::Unit;
 
 const VERIFY: Command = Command::new(&[0], Run::Start(verify)).conflict(Conflict::Reads).wanted(wanted_to_verify);
-const WRITE: Command = Command::new(&[0], Run::Start(write_and_verify)).changes().wanted(wanted_to_write);
+const WRITE: Command = Command::new(&[0], Run::Start(write_and_verify)).changes().partial().wanted(wanted_to_write);
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command { opcode: 0x2f, usage: &[0x2f, 0x16, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0], ..VERIFY },
@@ -68,7 +68,7 @@ fn verify(task: Task) -> Outcome {
     let range = task.cdb.range();
     task.reading(async move |task| {
         let expected = task.out.bytes();
-        compare(&task, range, (!expected.is_empty()).then_some(expected)).await
+        compare(&task, range, range.bytes(task.unit()), (!expected.is_empty()).then_some(expected)).await
     })
 }
 
@@ -77,16 +77,16 @@ fn write_and_verify(mut task: Task) -> Outcome {
     let expected = (check_mode(&task.cdb) == 1).then(|| task.out.bytes().to_vec());
     let Some(buf) = task.out.buf.take() else { return task.answered(Ok(DataIn::None)) };
     task.changing(async move |task| {
-        let (offset, len) = (range.offset(task.unit()), range.bytes(task.unit()));
+        let (offset, len) = (range.offset(task.unit()), task.out.len() as u64);
         let started = task.session().change(offset, len, Change::Write(buf), Durability::Durable);
         task.settled(started).await.map_err(|error| fault(&error, range.lba, true))?;
-        compare(&task, range, expected.as_deref()).await
+        compare(&task, range, len, expected.as_deref()).await
     })
 }
 
-/// Reads a range, and compares it with what is expected: all of it, or one block for each of it.
-async fn compare(task: &Task, range: Range, expected: Option<&[u8]>) -> Answer {
-    let (offset, len) = (range.offset(task.unit()), range.bytes(task.unit()));
+/// Reads the first bytes of a range, and compares it with what is expected: all of it, or one block for each of it.
+async fn compare(task: &Task, range: Range, len: u64, expected: Option<&[u8]>) -> Answer {
+    let offset = range.offset(task.unit());
     let mut at = 0;
     while at < len {
         let piece = PIECE_BYTES.min(len - at);

@@ -93,8 +93,6 @@ fn block_limits(task: &Task) -> Option<Vec<u8>> {
     let blocks = |bytes: u64| bytes / unit.block_bytes();
     let u32_of = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_be_bytes();
     let mut body = vec![0; 60];
-    // The number of blocks of a WRITE SAME must be told.
-    body[0] = 0x01;
     body[1] = blocks(limits::COMPARE_AND_WRITE_BYTES).min(255) as u8;
     body[2..4].copy_from_slice(&(blocks(BLOCK_BYTES) as u16).to_be_bytes());
     body[4..8].copy_from_slice(&u32_of(blocks(limits::TRANSFER_BYTES)));
@@ -108,7 +106,7 @@ fn block_limits(task: &Task) -> Option<Vec<u8>> {
         body[24..28].copy_from_slice(&u32_of(blocks(provisioning.granularity_bytes)));
         body[28] = 0x80;
     }
-    body[32..40].copy_from_slice(&blocks(limits::WRITE_SAME_BYTES).to_be_bytes());
+    body[32..40].copy_from_slice(&limits::WRITE_SAME_BLOCKS.to_be_bytes());
     Some(body)
 }
 

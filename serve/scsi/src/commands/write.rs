@@ -1,6 +1,7 @@
 //! WRITE (SBC-3 5.39 to 5.42).
 //!
-//! Invariant: data are written from the buffer that they were received into.
+//! Invariant: data are written from the buffer that they were received into. Where less came than the command takes, that
+//! much is written; how much is missing is for the transport to tell.
 
 use holdfast_block::{Change, Started};
 
@@ -12,7 +13,7 @@ use crate::sense::Sense;
 use crate::task::{Task, Wanted, durability, fault};
 use crate::unit::Unit;
 
-const WRITE: Command = Command::new(&[0], Run::Start(write)).changes().wanted(wanted);
+const WRITE: Command = Command::new(&[0], Run::Start(write)).changes().partial().wanted(wanted);
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command { opcode: 0x0a, usage: &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0], ..WRITE },
@@ -41,7 +42,7 @@ fn write(mut task: Task) -> Outcome {
     };
     let Some(buf) = task.out.buf.take() else { return task.answered(Ok(DataIn::None)) };
     let fua = task.cdb.opcode() != 0x0a && task.cdb.bit(1, 3);
-    let (offset, len) = (range.offset(task.unit()), range.bytes(task.unit()));
+    let (offset, len) = (range.offset(task.unit()), task.out.len() as u64);
     match task.session().change(offset, len, Change::Write(buf), durability(fua || task.unit().mode().writes_through()))
     {
         Started::Answered(outcome) => {

@@ -88,18 +88,48 @@ fn bits_that_a_command_does_not_know_are_pointed_at() {
 }
 
 #[test]
-fn a_command_that_got_less_than_it_takes_changes_nothing() {
+fn less_data_than_a_write_takes_are_written_as_far_as_they_go() {
+    for blocks in [LogicalBlocks::B512, LogicalBlocks::B4096] {
+        for opcode in [0x2a, 0x2e] {
+            let rig = Rig::with(Memory::new(SIZE), blocks, true);
+            let (nexus, block) = (rig.nexus(1), blocks.bytes() as usize);
+            ok(&nexus, &rw10(opcode, 0, 6, 10), &vec![1; 10 * block]);
+            for len in [0, 200, block, 5 * block + 7] {
+                ok(&nexus, &rw10(opcode, 0, 6, 10), &vec![7; len]);
+                let found = ok(&nexus, &rw10(0x28, 0, 6, 10), &[]);
+                assert_eq!(found, [vec![7; len], vec![1; 10 * block - len]].concat());
+            }
+            ok(&nexus, &rw10(opcode, 0, 0, 1), &vec![7; 2 * block]);
+            assert_eq!(ok(&nexus, &rw10(0x28, 0, 1, 1), &[]), vec![0; block], "what is too much is not written");
+        }
+    }
+}
+
+#[test]
+fn commands_whose_data_mean_something_as_a_whole_take_no_other_length() {
     let rig = Rig::new();
     let nexus = rig.nexus(1);
-    let expected = (ILLEGAL, code::INVALID_FIELD_IN_INFORMATION_UNIT);
-    assert_eq!(fails(&nexus, &rw10(0x2a, 0, 0, 2), &[7; 512]), expected);
-    assert_eq!(ok(&nexus, &rw10(0x28, 0, 0, 2), &[]), [0; 1024]);
-    ok(&nexus, &rw10(0x2a, 0, 0, 1), &[7; 1024]);
-    assert_eq!(ok(&nexus, &rw10(0x28, 0, 1, 1), &[]), [0; 512], "what is too much is not written");
     let mut cdb = rw16(0x89, 0, 0, 0);
-    cdb[13] = 1;
-    assert_eq!(fails(&nexus, &cdb, &[7; 2048]), expected);
-    assert_eq!(fails(&nexus, &rw16(0x93, 8, 0, 8), &[0; 1024]), expected);
+    for blocks in [0, 1, 3] {
+        cdb[13] = blocks;
+        assert_eq!(run(&nexus, &cdb, &[7; 2048]).sense, Some(Sense::cdb(13)));
+    }
+    assert_eq!(fails(&nexus, &rw16(0x93, 8, 0, 8), &[0; 1024]).1, code::INVALID_FIELD_IN_CDB);
+    let expected = (ILLEGAL, code::INVALID_FIELD_IN_INFORMATION_UNIT);
+    assert_eq!(fails(&nexus, &rw10(0x2f, 2, 0, 2), &[0; 512]), expected);
+    assert_eq!(fails(&nexus, &rw16(0x8b, 0, 0, 2), &[7; 512]), expected);
+    assert_eq!(ok(&nexus, &rw10(0x28, 0, 0, 8), &[]), [0; 4096]);
+}
+
+#[test]
+fn orwrite_sets_bits() {
+    let rig = Rig::new();
+    let nexus = rig.nexus(1);
+    ok(&nexus, &rw10(0x2a, 0, 0, 8), &[0x11; 4096]);
+    ok(&nexus, &rw16(0x8b, 0x18, 3, 2), &[0x81; 1024]);
+    let found = ok(&nexus, &rw10(0x28, 0, 0, 8), &[]);
+    assert_eq!(found, [vec![0x11; 1536], vec![0x91; 1024], vec![0x11; 1536]].concat());
+    ok(&nexus, &rw16(0x8b, 0, 0, 0), &[]);
 }
 
 #[test]
@@ -151,7 +181,8 @@ fn write_same_repeats_its_block_and_keeps_its_limits() {
     ok(&nexus, &rw16(0x93, 1, 2, 5), &[]);
     let around = ok(&nexus, &rw10(0x28, 0, 1, 7), &[]);
     assert_eq!(around, [&block[..], &[0; 5 * 512], &block].concat());
-    assert_eq!(run(&nexus, &rw10(0x41, 0, 0, 0), &block).sense, Some(Sense::cdb(7)), "a length must be told");
+    ok(&nexus, &rw10(0x41, 0, (SIZE / 512) as u32 - 3, 0), &block);
+    assert_eq!(ok(&nexus, &rw10(0x28, 0, (SIZE / 512) as u32 - 3, 3), &[]), block.repeat(3), "to the end");
     assert_eq!(run(&nexus, &rw16(0x93, 0x10, 0, 1), &block).sense, Some(Sense::cdb_bit(1, 4)), "anchor alone");
     assert_eq!(run(&nexus, &rw16(0x93, 0, 0, u32::MAX), &block).sense, Some(Sense::cdb(10)));
 }
@@ -274,7 +305,7 @@ fn pages_tell_limits_that_commands_keep() {
         assert_eq!((page[1], usize::from(page[2]) << 8 | usize::from(page[3])), (code, page.len() - 4));
     }
     let limits = page(0xb0);
-    assert_eq!((limits.len(), limits[4], limits[5]), (64, 1, 128));
+    assert_eq!((limits.len(), limits[4], limits[5]), (64, 0, 128));
     assert_eq!(limits[8..12], 32768_u32.to_be_bytes());
     assert_eq!(page(0xb2)[4..], [11, 0xe6, 2, 0]);
     assert_eq!(page(0xb1)[4..6], [0, 1]);
