@@ -271,14 +271,18 @@ impl Jobs {
         works.filter_map(|record| inner.view(record.id)).collect()
     }
 
-    /// The job that restores files of a volume from this snapshot, and has not ended.
-    pub(crate) fn restores_from(&self, volume: Uuid, snapshot: &str) -> Option<u64> {
+    /// The job that has not ended and needs a snapshot of a volume, and what for.
+    pub(crate) fn needs_snapshot(&self, volume: Uuid, snapshot: &str) -> Option<(u64, &'static str)> {
         let inner = self.inner();
-        let from = |record: &&Record| {
-            let spec = &record.spec;
-            spec.target.id == volume && spec.restoring.as_ref().is_some_and(|one| one.snapshot == snapshot)
+        let need = |record: &Record| {
+            let restoring = record.spec.restoring.as_ref().filter(|_| record.spec.target.id == volume)?;
+            if restoring.snapshot == snapshot {
+                return Some((record.id, "restores files from it"));
+            }
+            let keeps = restoring.keep.as_deref() == Some(snapshot);
+            keeps.then_some((record.id, "restores files, and keeps in it what was there before"))
         };
-        inner.table.jobs.iter().find(from).map(|record| record.id)
+        inner.table.jobs.iter().find_map(need)
     }
 
     /// Whether just this is to be done already.

@@ -16,6 +16,7 @@ mod destroy;
 mod integrity;
 mod journal;
 mod known;
+mod mapped;
 mod mounts;
 mod properties;
 mod quotas;
@@ -54,6 +55,7 @@ pub(crate) use crate::volumes::acl::administrator;
 pub(crate) use crate::volumes::damage::{DamageWatch, LostBlock};
 pub use crate::volumes::journal::JournalAsked;
 use crate::volumes::known::KnownVolume;
+use crate::volumes::mapped::Asking;
 use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
 pub(crate) use crate::volumes::quotas::QuotaWatch;
@@ -61,7 +63,7 @@ pub(crate) use crate::volumes::rescue::{Folder, check_empty};
 pub(crate) use crate::volumes::revert::{Notice, Revert, Unreverted};
 pub use crate::volumes::snapshots::DifferencesAsked;
 use crate::volumes::snapshots::ScheduleWatch;
-pub(crate) use crate::volumes::snapshots::{from_snapshot, keep_schedules, no_file, stamp};
+pub(crate) use crate::volumes::snapshots::{BEFORE, from_snapshot, keep_schedules, no_file, stamp};
 pub(crate) use crate::volumes::usage::{find, find_any};
 pub(crate) use crate::volumes::view::own_health;
 use crate::volumes::view::view;
@@ -87,6 +89,8 @@ struct OpenVolume {
     /// Keeps others off its space.
     _claim: Claim,
     mounted: Option<Mounted>,
+    /// Who has its mount hand over what it keeps.
+    asking: Asking,
 }
 
 /// A volume of a pool in service.
@@ -444,7 +448,7 @@ impl Engine {
             return Err(conflict(&object, message, "restore the space from a backup"));
         }
         let opens = Arc::new(Table::new(holdfast_opens::Settings::default()));
-        Ok(OpenVolume { volume, opens, _claim: claim, mounted: None })
+        Ok(OpenVolume { volume, opens, _claim: claim, mounted: None, asking: Asking::default() })
     }
 
     /// Unmounts and closes all volumes of a pool, and forgets them until it is opened again.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
 use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -466,6 +467,9 @@ fn a_restore_lasts_and_repeated_finds_nothing_to_do() {
                    memory = mmap.mmap(file.fileno(), 0)\n\
                    memory[0:4] = b'YYYY'\n\
                    print('written', flush=True)\n\
+                   sys.stdin.readline()\n\
+                   memory[4:8] = b'ZZZZ'\n\
+                   print('written', flush=True)\n\
                    sys.stdin.readline()\n";
     let mut mapping = std::process::Command::new("python3")
         .args(["-c", program, &at("d/large")])
@@ -473,13 +477,18 @@ fn a_restore_lasts_and_repeated_finds_nothing_to_do() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("python3 is installed");
-    let mut line = String::new();
-    let output = mapping.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("it says so");
+    let mut output = BufReader::new(mapping.stdout.take().expect("piped"));
+    output.read_line(&mut String::new()).expect("it says so");
     daemon.please(&["snapshot", "create", "tank/files@mapped"]);
     let kept = std::fs::read(at(".snapshots/mapped/d/large")).expect("read");
     assert_eq!(&kept[..6], b"YYYYaa");
-    daemon.please(&restore);
+    mapping.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
+    output.read_line(&mut String::new()).expect("it says so");
+    let told = daemon.please(&restore);
+    let (_, keep) = told.split_once("; snapshot ").expect("it names one");
+    let keep = keep.split_whitespace().next().expect("a name");
+    let kept = std::fs::read(at(&format!(".snapshots/{keep}/d/large"))).expect("read");
+    assert_eq!(&kept[..10], b"YYYYZZZZaa", "what is restored over is kept");
     drop(mapping.stdin.take());
     mapping.wait().expect("it ends");
     assert_eq!(manifest(&directory), whole);

@@ -90,6 +90,9 @@ pub(super) struct ResumePoint {
     pub(super) unchecked_bytes: u64,
     pub(super) repaired_blocks: u64,
     pub(super) unrepaired_blocks: u64,
+    /// Of a restore, the checkpoint of the snapshot that keeps what was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<u64>,
 }
 
 fn factor(priority: JobPriority) -> u32 {

@@ -8,20 +8,17 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, JobChanged, JobKind, RestoreSnapshot};
 use holdfast_model::{ByteSize, counted};
-use holdfast_volume::ErrorKind;
+use holdfast_volume::Volume;
 use holdfast_volume::service::FileKind;
 use jiff::Timestamp;
 
-use super::control::Control;
+use super::control::{Control, ResumePoint};
 use super::spec::{Cut, JobSpec, Outcome, Restoring, Site, Target};
 use super::steered::Steered;
 use super::volumes::volume_of;
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict};
-use crate::volumes::{Notice, Revert, Unreverted, find_any, from_snapshot, from_volume, no_file, stamp};
-
-/// What names begin with of snapshots that are made before files are restored.
-const BEFORE: &str = "before-restore-";
+use crate::volumes::{BEFORE, Notice, Revert, Unreverted, find_any, from_snapshot, from_volume, no_file, stamp};
 
 impl Engine {
     /// Has files of a volume be as a snapshot has them: answers with the job that does it, the one that is there already
@@ -138,6 +135,34 @@ fn in_the_way(object: &str, path: &str) -> ApiError {
     conflict(object, format!("{path} is there already, and is in the way"), "rename it, or choose another place")
 }
 
+/// Has a snapshot keep what is there before anything is changed. One that is taken up again holds on to the snapshot that
+/// it made: another would have what it changed already.
+async fn keep_before(
+    site: &Site,
+    target: &Target,
+    control: &Control,
+    (volume, name, keep): (&Volume, &str, &str),
+) -> Result<(), Cut> {
+    let about = |error: &holdfast_volume::VolumeError| Cut::Failed(from_snapshot(name, keep, error));
+    let known = volume.snapshots().into_iter().find(|known| known.name == *keep).map(|known| known.generation);
+    let kept = match (control.resume_point().and_then(|point| point.kept), known) {
+        (Some(made), known) if known != Some(made) => {
+            let message = "it had what was there before files were restored, and is gone; a part of them is restored";
+            let next = "restore the rest with --discard, which keeps nothing of what is there now";
+            return Err(Cut::Failed(conflict(format!("snapshot {name}@{keep}"), message, next)));
+        }
+        // Made just before it was cut short.
+        (_, Some(known)) => known,
+        (_, None) => {
+            let (open, id) = (site.open.clone(), target.id);
+            site.outside(async move { open.hand_over_mapped(id).await }).await?.map_err(Cut::Failed)?;
+            volume.create_snapshot(keep).await.map_err(|error| about(&error))?.generation
+        }
+    };
+    control.set_resume_point(Some(ResumePoint { kept: Some(kept), ..ResumePoint::default() }));
+    Ok(())
+}
+
 /// Restores.
 pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Result<Outcome, Cut> {
     let target = &spec.target;
@@ -149,10 +174,7 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
     let name = site.open.volume_name(target.id);
     let about = |named: &str, error: &holdfast_volume::VolumeError| Cut::Failed(from_snapshot(&name, named, error));
     if let Some(keep) = keep {
-        match volume.create_snapshot(keep).await {
-            Err(error) if error.kind == ErrorKind::Exists => {}
-            made => drop(made.map_err(|error| about(keep, &error))?),
-        }
+        keep_before(site, target, control, (&volume, &name, keep)).await?;
     }
     let view = volume.open_snapshot(snapshot).map_err(|error| about(snapshot, &error))?;
     let steps = Steered::new(control);
@@ -179,14 +201,18 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
         Err(Unreverted::Stopped) => return Err(Cut::Stopped),
         Err(Unreverted::NoFile) => return Err(Cut::Failed(no_file(&name, snapshot, path))),
         Err(Unreverted::InTheWay(path)) => return Err(Cut::Failed(in_the_way(&object, &path))),
-        Err(Unreverted::Failed(at, error)) => {
-            let mut failed = from_volume(object, &error);
-            failed.message = format!("{at}: {}", failed.message);
-            if failed.code == Code::NoSpace {
-                failed.next_action = "destroy snapshots that are not needed, or let the volume grow".into();
+        Err(Unreverted::Failed(failed)) => {
+            let mut told = from_volume(object, &failed.error);
+            told.message = format!("{}: {}; {}", failed.at, told.message, failed.extent());
+            if told.code == Code::NoSpace {
+                told.next_action = "destroy snapshots that are not needed, or let the volume grow".into();
             }
-            failed.next_action = format!("{}; repeat the restore, which goes on where it was", failed.next_action);
-            return Err(Cut::Failed(failed));
+            told.next_action = format!("{}; repeat the restore, which goes on where it was", told.next_action);
+            if let Some(keep) = keep {
+                let undo = format!("snapshot {keep} has all that was there before, to go back to that");
+                told.next_action = format!("{}; {undo}", told.next_action);
+            }
+            return Err(Cut::Failed(told));
         }
     };
     let restored = counted(done.restored, "file or directory", "files and directories");

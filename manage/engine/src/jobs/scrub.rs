@@ -90,6 +90,7 @@ impl ResumePoint {
             unchecked_bytes: self.unchecked_bytes + found.unchecked_bytes,
             repaired_blocks: self.repaired_blocks + found.repaired_blocks,
             unrepaired_blocks: self.unrepaired_blocks + found.unrepaired_blocks,
+            kept: None,
         }
     }
 }

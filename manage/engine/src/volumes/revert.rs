@@ -11,6 +11,7 @@
 //! that takes the place of another is whole before it has the name. Memory follows the depth of the tree.
 
 mod attributes;
+mod unreverted;
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
@@ -23,6 +24,8 @@ use holdfast_volume::{ErrorKind, Handle, Steps, Volume, VolumeError};
 
 use super::acl::administrator;
 use super::usage::find_any;
+use unreverted::Left;
+pub(crate) use unreverted::{Failed, Unreverted};
 
 /// Names that are read at once.
 const AT_ONCE: usize = 64;
@@ -57,19 +60,6 @@ pub(crate) struct Reverted {
     pub(crate) bytes: u64,
 }
 
-/// Why it did not come to its end.
-#[derive(Debug)]
-pub(crate) enum Unreverted {
-    /// It was stopped.
-    Stopped,
-    /// The snapshot has no such file.
-    NoFile,
-    /// What is at this path as it is keeps the other from being made.
-    InTheWay(String),
-    /// The volume failed at this path.
-    Failed(String, VolumeError),
-}
-
 /// A directory that is being restored.
 struct Level {
     was: FileId,
@@ -82,6 +72,11 @@ struct Level {
 /// Names of a path from the root on.
 fn names(path: &str) -> Vec<&[u8]> {
     path.split('/').filter(|name| !name.is_empty()).map(str::as_bytes).collect()
+}
+
+/// A path, from the root on.
+fn shown(path: &[Vec<u8>]) -> String {
+    format!("/{}", String::from_utf8_lossy(&path.join(&b'/')))
 }
 
 /// A restore under way.
@@ -100,6 +95,9 @@ pub(crate) struct Revert<'a> {
     notices: Vec<Notice>,
     path: Vec<Vec<u8>>,
     done: Reverted,
+    left: Left,
+    /// All below the directory at the path is restored.
+    is_below: bool,
 }
 
 /// How a file is one of the snapshot.
@@ -147,6 +145,8 @@ impl<'a> Revert<'a> {
             notices: Vec::new(),
             path: Vec::new(),
             done,
+            left: Left::default(),
+            is_below: false,
         }
     }
 
@@ -161,21 +161,31 @@ impl<'a> Revert<'a> {
         };
         let notices = std::mem::take(&mut self.notices);
         (self.tell)(notices).await;
-        done?;
         // What is done stays so, whatever happens next.
-        self.is.sync().await.map_err(|error| self.failed(error))?;
+        let synced = self.is.sync().await;
+        done?;
+        synced.map_err(|error| self.failed(error))?;
         Ok(self.done)
     }
 
     /// Where it is.
     fn place(&self) -> String {
-        format!("/{}", String::from_utf8_lossy(&self.path.join(&b'/')))
+        shown(&self.path)
     }
 
-    fn failed(&self, why: impl Into<Halt>) -> Unreverted {
+    fn failed(&mut self, why: impl Into<Halt>) -> Unreverted {
         match why.into() {
             Halt::Stopped => Unreverted::Stopped,
-            Halt::Volume(error) => Unreverted::Failed(self.place(), error),
+            Halt::Volume(error) => {
+                let left = std::mem::take(&mut self.left);
+                Unreverted::Failed(Box::new(Failed {
+                    at: self.place(),
+                    is_below: self.is_below,
+                    error,
+                    done: self.done,
+                    left,
+                }))
+            }
         }
     }
 
@@ -240,7 +250,7 @@ impl<'a> Revert<'a> {
     }
 
     /// A file of the snapshot.
-    async fn past(&self, dir: FileId, name: &[u8]) -> Result<Attributes, Unreverted> {
+    async fn past(&mut self, dir: FileId, name: &[u8]) -> Result<Attributes, Unreverted> {
         match self.was.lookup(&administrator(), dir, name).await {
             Ok(found) => found.ok_or(Unreverted::NoFile),
             Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NameTooLong) => {
@@ -270,6 +280,14 @@ impl<'a> Revert<'a> {
     async fn walk(&mut self, was: FileId, is: FileId) -> Step<()> {
         let above = self.path.len();
         let mut levels = vec![Level { was, is, cursor: 0, is_clean: false }];
+        let walked = self.walk_levels(above, &mut levels).await;
+        if matches!(walked, Err(Halt::Volume(_))) {
+            self.note_left(above, &levels).await;
+        }
+        walked
+    }
+
+    async fn walk_levels(&mut self, above: usize, levels: &mut Vec<Level>) -> Step<()> {
         while let Some(level) = levels.last_mut() {
             self.pace(NAME_BYTES).await?;
             let (was, is) = (level.was, level.is);
@@ -280,7 +298,9 @@ impl<'a> Revert<'a> {
             let entries = self.was.list(&administrator(), was, level.cursor, AT_ONCE, true).await?;
             if entries.is_empty() {
                 let facts = self.was.stat(was).await?;
+                self.is_below = true;
                 self.restored(is, &facts).await?;
+                self.is_below = false;
                 levels.pop();
                 if self.path.len() > above {
                     self.path.pop();
@@ -567,6 +587,8 @@ impl<'a> Revert<'a> {
 
     async fn fill(&mut self, was: &Attributes, handle: &Handle, id: FileId) -> Step<()> {
         self.pace(NAME_BYTES).await?;
+        // Before it has data, which gets the checksums that it is to have on its way.
+        self.set_integrity(id, was).await?;
         let from = (self.snapshot, was.id, 0);
         let cloned = self.is.clone_from_snapshot(&administrator(), from, (handle, 0), was.size_bytes).await;
         // What could not be had as it lies is copied.

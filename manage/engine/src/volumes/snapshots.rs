@@ -12,8 +12,7 @@ use holdfast_api::{
     SnapshotDifference, SnapshotDifferences, SnapshotFileKind, VolumeSnapshot,
 };
 use holdfast_model::counted;
-use holdfast_opens::Access;
-use holdfast_volume::service::{FileId, FileKind, Time};
+use holdfast_volume::service::{FileKind, Time};
 use holdfast_volume::{Difference, DifferencesFrom, ErrorKind, MOST_SNAPSHOTS, Snapshot, Version, Volume, VolumeError};
 use jiff::Timestamp;
 
@@ -29,8 +28,8 @@ pub(super) use schedule::{ScheduleWatch, conditions};
 /// Differences that one answer has, at most, and bytes of their paths, about.
 const MOST_DIFFERENCES: usize = 1000;
 const MOST_BYTES: usize = 4 << 20;
-/// How long the kernel may take to write back what is mapped.
-const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(30);
+/// What names begin with of snapshots that are made before files are restored.
+pub(crate) const BEFORE: &str = "before-restore-";
 /// How often a snapshot that is in use is tried to be destroyed again, and after what time.
 const TRIES: u32 = 10;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
@@ -200,18 +199,27 @@ impl Engine {
         path: String,
         request: CreateSnapshot,
     ) -> ApiResult<SnapshotCreated> {
-        self.change(move |engine| async move {
-            let CreateSnapshot { name } = request;
-            if name.starts_with(schedule::PREFIX) {
-                let message = format!("names that begin with {} are those of the schedule", schedule::PREFIX);
-                return Err(
-                    ApiError::invalid(format!("snapshot {path}@{name}"), message, "choose another name").at("name")
-                );
+        let CreateSnapshot { name } = request;
+        for (prefix, whose) in [(schedule::PREFIX, "the schedule"), (BEFORE, "what restores keep")] {
+            if name.starts_with(prefix) {
+                let message = format!("names that begin with {prefix} are those of {whose}");
+                let object = format!("snapshot {path}@{name}");
+                return Err(ApiError::invalid(object, message, "choose another name").at("name"));
             }
+        }
+        self.hand_over_mapped(&path).await?;
+        self.change(move |engine| async move {
             let snapshot = engine.make_snapshot(&path, &name).await?;
             Ok(SnapshotCreated { changed: true, snapshot })
         })
         .await
+    }
+
+    /// Has what programs wrote to mapped memory be in the next snapshot of a volume. Others may change things meanwhile:
+    /// the kernel may take its time.
+    pub(crate) async fn hand_over_mapped(&self, path: &str) -> ApiResult<()> {
+        let (open, known) = self.open_volume_at(path)?;
+        open.hand_over_mapped(known.id).await
     }
 
     /// Makes a snapshot of any name. No other change may be under way.
@@ -222,36 +230,11 @@ impl Engine {
             let message = format!("the volume has {MOST_SNAPSHOTS} snapshots, which is all that it can have");
             return Err(conflict(format!("snapshot {path}@{name}"), message, "destroy some that are not needed"));
         }
-        self.write_back_mapped(&open, &volume_name).await;
         let asked = name.to_owned();
         let made = self.on_reactor(move || async move { volume.create_snapshot(&asked).await }).await?;
         let made = made.map_err(|error| from_snapshot(path, name, &error))?;
         self.note(&open.volume_object(&known), &format!("snapshot {name} made"));
         Ok(shown(made))
-    }
-
-    /// Has the kernel hand over what programs wrote to memory that is mapped to files of a mounted volume.
-    async fn write_back_mapped(&self, open: &OpenPool, name: &str) {
-        let found = {
-            let volumes = open.volumes();
-            let opened = volumes.get(name).and_then(|live| live.open.as_ref());
-            opened.and_then(|opened| Some((opened.mounted.as_ref()?.notifier(), opened.opens.clone())))
-        };
-        let Some((notifier, opens)) = found else { return };
-        let told = self.blocking(move || {
-            for file in opens.files(usize::MAX) {
-                let is_written = opens.opens_of(file, usize::MAX).iter().any(|one| one.access.has(Access::WRITE));
-                if is_written {
-                    // It writes back what it drops.
-                    notifier.file_changed(FileId { number: file.number, generation: file.generation });
-                }
-            }
-        });
-        match tokio::time::timeout(WRITE_BACK_TIMEOUT, told).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("mapped files of {name} were not written back: {error}"),
-            Err(_) => tracing::warn!("mapped files of {name} were not written back in time"),
-        }
     }
 
     /// Destroys a snapshot of a volume; a job gives back what only it kept.
@@ -288,9 +271,9 @@ impl Engine {
     pub(crate) async fn end_snapshot(&self, path: &str, name: &str) -> ApiResult<Option<u64>> {
         let (open, volume_name, object) = self.volume_at(path)?;
         let (known, volume) = open.open_volume_named(&volume_name, &object)?;
-        if let Some(job) = self.jobs.restores_from(known.id, name) {
+        if let Some((job, need)) = self.jobs.needs_snapshot(known.id, name) {
             let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-            return Err(conflict(format!("snapshot {path}@{name}"), format!("job {job} restores files from it"), next));
+            return Err(conflict(format!("snapshot {path}@{name}"), format!("job {job} {need}"), next));
         }
         let mut tries = 0;
         loop {

@@ -14,6 +14,7 @@ impl Revert<'_> {
     /// Has a file have the attributes that it had; answers whether any differed.
     pub(super) async fn set_attributes(&mut self, is: FileId, was: &Attributes) -> Step<bool> {
         let mut differs = self.set_extended(is, was).await? | self.set_streams(is, was).await?;
+        differs |= self.set_integrity(is, was).await?;
         let mut is_trivial = true;
         if was.kind != FileKind::Symlink {
             differs |= self.set_reparse(is, was).await?;
@@ -45,6 +46,19 @@ impl Revert<'_> {
         };
         self.is.set(&administrator(), is, &set).await?;
         Ok(true)
+    }
+
+    /// The same of what it keeps to prove its data.
+    pub(super) async fn set_integrity(&self, is: FileId, was: &Attributes) -> Step<bool> {
+        if !matches!(was.kind, FileKind::Regular | FileKind::Directory) {
+            return Ok(false);
+        }
+        let wanted = was.dos.integrity();
+        let differs = self.is.stat(is).await?.dos.integrity() != wanted;
+        if differs {
+            self.is.set_integrity(&administrator(), is, wanted).await?;
+        }
+        Ok(differs)
     }
 
     /// The same of extended attributes.

@@ -254,6 +254,7 @@ impl Engine {
     }
 
     async fn make_by_rule(self: &Arc<Self>, path: &str, rule: Rule, now: Timestamp) -> ApiResult<()> {
+        self.hand_over_mapped(path).await?;
         let (path, name) = (path.to_owned(), format!("{}{}", prefix(rule.every_seconds), stamp(now)));
         self.change(move |engine| async move { engine.make_snapshot(&path, &name).await.map(drop) }).await
     }
