@@ -1,4 +1,5 @@
-//! All that can be read of a wreck, handed out: directories, files with their data, links, special files, attributes.
+//! All that can be read of a wreck, handed out: directories, files with their data, links, special files, attributes,
+//! security descriptors, named streams, reparse points.
 //!
 //! ```text
 //!   device ── only read ──▶ overlay in memory ── opened and repaired offline ──▶ walked from the root ──▶ Rescue
@@ -14,6 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use holdfast_device::{Copies, Device};
+use holdfast_identity::{Node, SecurityDescriptor, trivial_mode};
 use holdfast_model::BLOCK_BYTES;
 use serde::Serialize;
 
@@ -22,7 +24,9 @@ use crate::extents::{Ground, Piece};
 use crate::media::Media;
 use crate::open_files::Handle;
 use crate::overlay::Overlay;
-use crate::service::{Attributes, Caller, Data, FileId, FileKind, FileService, OpenMode};
+use crate::service::{
+    Attributes, Caller, Data, DosAttributes, FileId, FileKind, FileService, OpenMode, ReparsePoint, Stream,
+};
 use crate::store::{Settings, held};
 use crate::verbs::Verb;
 use crate::volume::{Volume, WallClock};
@@ -46,6 +50,17 @@ pub struct Found<'a> {
     pub target: &'a [u8],
     /// Extended attributes.
     pub extended: &'a [(Vec<u8>, Vec<u8>)],
+    /// What only Windows knows of it.
+    pub beside: &'a Beside,
+}
+
+/// What Windows knows of a file beside its DOS attributes and named streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Its security descriptor, where that is more than owner, group and mode.
+    pub descriptor: Option<SecurityDescriptor>,
+    /// What it stands for, where that is no symbolic link of POSIX.
+    pub reparse: Option<ReparsePoint>,
 }
 
 /// Takes what is found. An answer that says why something was not taken is told, and the rest goes on.
@@ -57,6 +72,8 @@ pub trait Rescue {
     async fn link(&mut self, first: &[Vec<u8>], path: &[Vec<u8>]) -> Result<(), String>;
     /// Bytes of the file that was made last.
     async fn data(&mut self, found: &Found<'_>, offset: u64, data: &Data) -> Result<(), String>;
+    /// A named stream of the object that was made last, or of a directory of which nothing was handed out yet.
+    async fn stream(&mut self, found: &Found<'_>, name: &[u8], bytes: &[u8]) -> Result<(), String>;
     /// All that can be read of an object was handed out: of a directory, all in it, too.
     async fn finish(&mut self, found: &Found<'_>) -> Result<(), String>;
     /// So many bytes of data were handed out; false ends the salvage.
@@ -83,6 +100,8 @@ pub struct Salvaged {
     pub others: u64,
     /// Further names of files.
     pub links: u64,
+    /// Named streams.
+    pub streams: u64,
     /// Bytes of data.
     pub bytes: u64,
     /// Bytes of data that could not be read.
@@ -200,6 +219,7 @@ struct Open {
     path: Vec<Vec<u8>>,
     facts: Attributes,
     extended: Vec<(Vec<u8>, Vec<u8>)>,
+    beside: Beside,
     entries: std::vec::IntoIter<(Vec<u8>, FileId)>,
 }
 
@@ -215,8 +235,9 @@ impl<R: Rescue> Walk<'_, R> {
                 return;
             }
             let Some((name, id)) = directory.entries.next() else {
-                let Some(Open { path, facts, extended, .. }) = open.pop() else { return };
-                self.finish(&Found { path: &path, facts: &facts, target: &[], extended: &extended }).await;
+                let Some(Open { path, facts, extended, beside, .. }) = open.pop() else { return };
+                let found = Found { path: &path, facts: &facts, target: &[], extended: &extended, beside: &beside };
+                self.finish(&found).await;
                 continue;
             };
             let mut path = directory.path.clone();
@@ -245,12 +266,14 @@ impl<R: Rescue> Walk<'_, R> {
     async fn enter(&mut self, path: Vec<Vec<u8>>, facts: Attributes) -> Option<Open> {
         self.seen.insert(facts.id.number);
         let extended = self.extended(&path, facts.id).await;
-        let found = Found { path: &path, facts: &facts, target: &[], extended: &extended };
+        let beside = self.beside(&path, &facts).await;
+        let found = Found { path: &path, facts: &facts, target: &[], extended: &extended, beside: &beside };
         if let Err(why) = self.rescue.make(&found).await {
             self.done.note(&path, why);
             return None;
         }
         self.done.directories += 1;
+        self.streams(&found).await;
         let (caller, mut cursor, mut entries, mut names) = (Caller::default(), 0, Vec::new(), BTreeSet::new());
         loop {
             let some = match self.volume.list(&caller, facts.id, cursor, 256, false).await {
@@ -271,7 +294,7 @@ impl<R: Rescue> Walk<'_, R> {
                 entries.push((name, entry.id));
             }
         }
-        Some(Open { path, facts, extended, entries: entries.into_iter() })
+        Some(Open { path, facts, extended, beside, entries: entries.into_iter() })
     }
 
     async fn extended(&mut self, path: &[Vec<u8>], id: FileId) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -296,6 +319,49 @@ impl<R: Rescue> Walk<'_, R> {
         extended
     }
 
+    /// What only Windows knows of a file; what of it cannot be read is told.
+    async fn beside(&mut self, path: &[Vec<u8>], facts: &Attributes) -> Beside {
+        let (caller, mut beside) = (Caller::default(), Beside::default());
+        if facts.kind == FileKind::Symlink {
+            return beside;
+        }
+        let node = if facts.kind == FileKind::Directory { Node::Directory } else { Node::File };
+        match self.volume.security(&caller, facts.id).await {
+            // What follows from owner, group and mode is no more than these.
+            Ok(own) if trivial_mode(&own, node).is_none() => beside.descriptor = Some(own),
+            Ok(_) => {}
+            Err(error) => self.done.note(path, format!("security descriptor: {error}")),
+        }
+        if facts.dos.contains(DosAttributes::REPARSE_POINT) {
+            match self.volume.reparse(&caller, facts.id).await {
+                Ok(point) => beside.reparse = Some(point),
+                Err(error) => self.done.note(path, format!("reparse point: {error}")),
+            }
+        }
+        beside
+    }
+
+    /// Hands out the named streams of a file or directory.
+    async fn streams(&mut self, found: &Found<'_>) {
+        let (caller, id) = (Caller::default(), found.facts.id);
+        let streams = match self.volume.streams(&caller, id).await {
+            Ok(streams) => streams,
+            Err(error) => return self.done.note(found.path, format!("named streams: {error}")),
+        };
+        for Stream { name, size_bytes, .. } in streams {
+            let handed = match self.volume.read_stream(&caller, id, &name, 0, size_bytes as usize).await {
+                Ok(bytes) => {
+                    self.done.streams += 1;
+                    self.rescue.stream(found, &name, &bytes).await
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = handed {
+                self.done.note(found.path, format!("stream {:?}: {why}", String::from_utf8_lossy(&name)));
+            }
+        }
+    }
+
     async fn file(&mut self, path: &[Vec<u8>], facts: &Attributes) {
         if let Some(first) = self.made.get(&facts.id.number) {
             match self.rescue.link(first, path).await {
@@ -312,7 +378,8 @@ impl<R: Rescue> Walk<'_, R> {
             _ => Vec::new(),
         };
         let extended = self.extended(path, facts.id).await;
-        let found = Found { path, facts, target: &target, extended: &extended };
+        let beside = self.beside(path, facts).await;
+        let found = Found { path, facts, target: &target, extended: &extended, beside: &beside };
         if let Err(why) = self.rescue.make(&found).await {
             return self.done.note(path, why);
         }
@@ -322,6 +389,7 @@ impl<R: Rescue> Walk<'_, R> {
         if facts.kind == FileKind::Regular {
             self.done.files += 1;
             self.copy(&found).await;
+            self.streams(&found).await;
         } else {
             self.done.others += 1;
         }

@@ -384,6 +384,10 @@ impl Rescue for Nobody {
         Ok(())
     }
 
+    async fn stream(&mut self, _found: &Found<'_>, _name: &[u8], _bytes: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn finish(&mut self, _found: &Found<'_>) -> Result<(), String> {
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod moving;
 mod protection;
+mod rescued;
 mod restoring;
 mod salvaged;
 mod waiting;

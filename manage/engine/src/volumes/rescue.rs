@@ -2,6 +2,9 @@
 //!
 //! ```text
 //!   DIR/files/…        directories, files, links, special files, as they were in the volume
+//!   DIR/beside.jsonl   what Windows knows of them: a line for each that has a descriptor, attributes, a reparse point or
+//!                      named streams
+//!   DIR/streams/N      the bytes of a named stream; its line says which N
 //!   DIR/report.json    what was copied, and what is missing and why
 //! ```
 //!
@@ -20,13 +23,16 @@ use std::sync::mpsc;
 
 use holdfast_api::ApiError;
 use holdfast_space::Pace;
-use holdfast_volume::salvage::{Found, Missing, Rescue, Salvaged};
+use holdfast_volume::salvage::{Beside, Found, Missing, Rescue, Salvaged};
 use holdfast_volume::service::{Attributes, Data, FileKind, Time};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use self::beside::Lines;
 use crate::error::ApiResult;
+
+mod beside;
 
 /// Where files are in the directory.
 const FILES: &str = "files";
@@ -71,6 +77,7 @@ pub(crate) struct Folder<'a> {
 struct Writer {
     root: PathBuf,
     file: Option<File>,
+    lines: Lines,
 }
 
 /// What is kept of a file for the thread.
@@ -79,12 +86,13 @@ struct Owned {
     facts: Attributes,
     target: Vec<u8>,
     extended: Vec<(Vec<u8>, Vec<u8>)>,
+    beside: Beside,
 }
 
 impl Owned {
     fn of(found: &Found<'_>) -> Self {
-        let (target, extended) = (found.target.to_vec(), found.extended.to_vec());
-        Self { path: found.path.to_vec(), facts: *found.facts, target, extended }
+        let (target, extended, beside) = (found.target.to_vec(), found.extended.to_vec(), found.beside.clone());
+        Self { path: found.path.to_vec(), facts: *found.facts, target, extended, beside }
     }
 }
 
@@ -94,6 +102,7 @@ struct Report<'a> {
     directories: u64,
     files: u64,
     links: u64,
+    streams: u64,
     other_objects: u64,
     bytes: u64,
     lost_bytes: u64,
@@ -119,7 +128,7 @@ impl<'a> Folder<'a> {
             if begun.send(made).is_err() || !is_made {
                 return;
             }
-            let mut writer = Writer { root: files, file: None };
+            let mut writer = Writer { lines: Lines::new(&root), root: files, file: None };
             todo.into_iter().for_each(|work| work(&mut writer));
         };
         let thread = std::thread::Builder::new().name("salvage".into()).spawn(run);
@@ -148,6 +157,7 @@ impl<'a> Folder<'a> {
             directories: done.directories,
             files: done.files,
             links: done.links,
+            streams: done.streams,
             other_objects: done.others,
             bytes: done.bytes,
             lost_bytes: done.lost_bytes,
@@ -188,6 +198,11 @@ impl Rescue for Folder<'_> {
             file.write_all_at(&bytes, offset).map_err(|error| error.to_string())
         })
         .await
+    }
+
+    async fn stream(&mut self, found: &Found<'_>, name: &[u8], bytes: &[u8]) -> Result<(), String> {
+        let (path, name, bytes) = (found.path.to_vec(), name.to_vec(), bytes.to_vec());
+        self.ask(move |writer| writer.lines.stream(path, name, &bytes)).await
     }
 
     async fn finish(&mut self, found: &Found<'_>) -> Result<(), String> {
@@ -253,12 +268,12 @@ impl Writer {
     /// Gives an object the attributes that it had. What cannot be set is told; the rest is.
     fn finish(&mut self, found: &Owned) -> Result<(), String> {
         self.file = None;
+        let mut refused = Vec::from_iter(self.lines.finish(found).err());
         // The directory that was named stays its owner's.
         if found.path.is_empty() {
-            return Ok(());
+            return if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) };
         }
         let (place, facts) = (self.place(&found.path), &found.facts);
-        let mut refused = Vec::new();
         for (name, value) in &found.extended {
             let name = OsStr::from_bytes(name);
             if let Err(error) = rustix::fs::lsetxattr(&place, name, value, XattrFlags::empty()) {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_identity::sddl;
+
 use super::*;
 use crate::integrity::Integrity;
-use crate::salvage::{Found, Rescue, Salvaged, salvage};
-use crate::service::{Attributes, Data};
+use crate::salvage::{Beside, Found, Rescue, Salvaged, salvage};
+use crate::service::{Attributes, Data, DosAttributes, ReparsePoint, SecurityParts, SetAttributes, SetMode};
 use crate::superblock::Superblock;
 
 /// What was made of an object: its attributes, its bytes, and its extended attributes.
@@ -18,6 +20,8 @@ struct Taken {
     links: Vec<(String, String)>,
     data: BTreeMap<String, Vec<u8>>,
     finished: Vec<String>,
+    beside: BTreeMap<String, Beside>,
+    streams: BTreeMap<(String, Vec<u8>), Vec<u8>>,
 }
 
 fn path(names: &[Vec<u8>]) -> String {
@@ -44,7 +48,15 @@ impl Rescue for Taken {
         Ok(())
     }
 
+    async fn stream(&mut self, found: &Found<'_>, name: &[u8], bytes: &[u8]) -> Result<(), String> {
+        self.streams.insert((path(found.path), name.to_vec()), bytes.to_vec());
+        Ok(())
+    }
+
     async fn finish(&mut self, found: &Found<'_>) -> Result<(), String> {
+        if *found.beside != Beside::default() {
+            self.beside.insert(path(found.path), found.beside.clone());
+        }
         self.finished.push(path(found.path));
         Ok(())
     }
@@ -98,6 +110,47 @@ fn a_sound_volume_comes_out_whole() {
         assert_eq!(taken.made["dir/fifo"].0.kind, FileKind::Fifo);
         assert_eq!(taken.made["dir/sparse"].0.size_bytes, (40 << 20) + 10);
         assert!(done.bytes < 1 << 20, "holes are not handed out");
+    });
+}
+
+#[test]
+fn what_windows_knows_of_files_comes_out_too() {
+    with(async |world| {
+        let caller = Caller::default();
+        let make = async |name: &[u8], new: &NewFile<'_>| {
+            world.volume.create(&caller, world.dir, name, new).await.expect("made").id
+        };
+        let (file, mount) = (make(b"file", &FILE).await, make(b"mount", &DIRECTORY).await);
+        let own = sddl::parse("O:BAG:BAD:P(D;;WD;;;S-1-5-21-1-2-3-1001)(A;OICI;FA;;;BA)", None).expect("it is one");
+        world.volume.set_security(&caller, file, SecurityParts::all(), &own).await.expect("set");
+        let point = ReparsePoint { tag: crate::service::MOUNT_POINT_TAG, guid: None, data: vec![5; 5000] };
+        world.volume.set_reparse(&caller, mount, &point).await.expect("set");
+        for (id, name, len) in [(file, "Zone.Identifier", 30), (file, "long", 60_000), (world.dir, "AFP", 5000)] {
+            world.volume.create_stream(&caller, id, name.as_bytes(), SetMode::Create).await.expect("made");
+            world.volume.write_stream(&caller, id, name.as_bytes(), 0, &vec![len as u8; len]).await.expect("written");
+        }
+        let hidden = DosAttributes::HIDDEN | DosAttributes::SYSTEM;
+        let set = SetAttributes { dos: Some(hidden), ..SetAttributes::default() };
+        world.volume.set(&caller, file, &set).await.expect("set");
+        world.volume.sync().await.expect("it lasts");
+        for is_wreck in [false, true] {
+            if is_wreck {
+                world.volume.checkpoint().await.expect("it lasts");
+                let groups = world.volume.store.superblock().groups();
+                groups.iter().for_each(|at| world.disk.poke(at + BLOCK as u64, &[0x5a; 2 * BLOCK]));
+            }
+            let (done, taken) = salvaged(&world.disk).await;
+            assert_eq!(done.streams, 3, "{:?}", done.missing);
+            assert_eq!(taken.beside.len(), 2, "{:?}", taken.beside);
+            assert_eq!(taken.beside["dir/file"], Beside { descriptor: Some(own.clone()), reparse: None });
+            assert_eq!(taken.beside["dir/mount"], Beside { descriptor: None, reparse: Some(point.clone()) });
+            assert!(taken.made["dir/file"].0.dos.contains(hidden));
+            for (at, name, len) in
+                [("dir/file", "Zone.Identifier", 30), ("dir/file", "long", 60_000), ("dir", "AFP", 5000)]
+            {
+                assert_eq!(taken.streams[&(at.into(), name.into())], vec![len as u8; len]);
+            }
+        }
     });
 }
 
