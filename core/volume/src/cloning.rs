@@ -15,6 +15,7 @@ use holdfast_device::IoSlice;
 use holdfast_model::BLOCK_BYTES;
 use tokio::sync::RwLockWriteGuard;
 
+use crate::OWNER_TREE;
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
@@ -174,10 +175,16 @@ impl Volume {
         let (mut done, blocks) = (0, range.blocks());
         while done < blocks {
             let step = async {
-                let share = self.store.change([keys::shard(number)], Need::More, |view| {
+                let share = self.store.change([keys::shard(number), OWNER_TREE], Need::More, |view| {
                     Ok(extents::share(view, number, first + done..first + blocks)? - first)
                 });
                 let (shared, _) = share.await?;
+                if target.is_strict() {
+                    held(&source.state).mapping = None;
+                    let (reached, found) = self.summed(source, first + done, first + shared).await?;
+                    let found: Vec<(u64, Extent)> = found.into_iter().map(|(at, one)| (at - first, one)).collect();
+                    return self.give_blocks(target, range, done, |_| Ok((reached - first, found.clone()))).await;
+                }
                 self.give_blocks(target, range, done, |view| {
                     let reached = extents::reach(view, number, first + done, first + shared, SHARED_AT_ONCE)?;
                     let found = extents::within(view, number, first + done, reached)?;
@@ -205,7 +212,7 @@ impl Volume {
         look: impl Fn(&View<'_>) -> Result<(u64, Vec<(u64, Extent)>), Stop>,
     ) -> Result<u64, VolumeError> {
         let (id, now, first) = (target.id, self.now(), range.to / BLOCK_BYTES);
-        let change = self.store.change([keys::shard(id.number)], Need::More, |view| {
+        let change = self.store.change([keys::shard(id.number), OWNER_TREE], Need::More, |view| {
             let (reached, found) = look(view)?;
             let end = extents::reach(view, id.number, first + done, first + reached, SHARED_AT_ONCE)? - first;
             // No cut comes between this and the change.

@@ -22,6 +22,7 @@ use crate::open_files::{File, Handle, Use};
 use crate::scan::runs;
 use crate::service::{Caller, FileId, FileService, OpenMode};
 use crate::store::held;
+use crate::sums::MOST_SUMMED;
 use crate::volume::Volume;
 
 /// Parts of an extent that the map of owners has by themselves, of which one change makes references.
@@ -137,7 +138,7 @@ impl Volume {
             for piece in pieces {
                 while at < piece.block + piece.blocks {
                     let left = piece.part(at..piece.block + piece.blocks).expect("some of it is left");
-                    at += self.clone_piece(heir, target, range, left).await.map_err(wrong(at))?;
+                    at += self.clone_piece(view, from, (heir, target), range, left).await.map_err(wrong(at))?;
                 }
             }
         }
@@ -147,8 +148,9 @@ impl Volume {
     /// Clones the first blocks of a piece of a file of a snapshot; answers how many.
     async fn clone_piece(
         &self,
-        heir: &File,
-        target: &File,
+        view: &Volume,
+        from: &Handle,
+        (heir, target): (&File, &File),
         range: CloneRange,
         piece: Piece,
     ) -> Result<u64, VolumeError> {
@@ -175,7 +177,11 @@ impl Volume {
                 Way::Own(file, _) => return Err(unclear(&format!("file {file} has blocks of another one's snapshot"))),
             }
         };
-        let part = extent.part(0, blocks);
+        let blocks = if target.is_strict() { blocks.min(MOST_SUMMED) } else { blocks };
+        let mut part = extent.part(0, blocks);
+        if target.is_strict() {
+            part = view.with_sums(&from.file, piece.block, part).await?;
+        }
         let given =
             self.give_blocks(target, range, done, |_| Ok((done + u64::from(blocks), vec![(done, part.clone())])));
         Ok(given.await? - done)

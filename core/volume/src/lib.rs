@@ -47,6 +47,7 @@
 //!  reclaim.rs     what no snapshot has any more given back    references.rs   who has blocks that are shared
 //!  cloning.rs     ranges of files that get blocks of others   sharing.rs      what follows when files share blocks
 //!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
+//!  cloning_summed.rs  the same of what strict files get
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
 //!  sums.rs        checksums of blocks of strict files      integrity.rs    which files have them, and from when on
@@ -75,6 +76,7 @@ mod checked;
 mod checkpoint;
 mod cloning;
 mod cloning_past;
+mod cloning_summed;
 mod delayed;
 mod descriptors;
 mod differences;

@@ -454,11 +454,39 @@ fn a_clone_has_the_checksums_of_what_it_is_of() {
         assert_eq!(world.scrub().await.lost, 2);
         world.write(&plain, 40 * BLOCK_BYTES, &pattern(3, 1)).await.expect("written");
         world.write(&strict, 50 * BLOCK_BYTES, &pattern(3, 1)).await.expect("written");
-        // What a strict file got of one that is not has none, and is told.
-        let bare = world.file("bare", Integrity::PassThrough, &pattern(4, 20)).await;
-        world.volume.clone_range((&bare, 0), (&strict, 0), 7 * BLOCK_BYTES).await.expect("cloned");
-        assert_eq!(world.scrub().await.unsummed, 7);
         world.is_sound().await;
+    });
+}
+
+#[test]
+fn what_a_strict_file_gets_of_one_that_is_not_is_summed_first() {
+    with(1, async |world| {
+        let plain = world.file("plain", Integrity::PassThrough, &pattern(4, 1500)).await;
+        world.write(&plain, 1600 * BLOCK_BYTES, &pattern(5, 3)).await.expect("written");
+        let strict = world.file("strict", Integrity::Strict, &pattern(1, 10)).await;
+        let past = world.create("past", Integrity::Strict).await;
+        world.volume.clone_range((&plain, 0), (&strict, 5 * BLOCK_BYTES), 1603 * BLOCK_BYTES).await.expect("cloned");
+        world.volume.create_snapshot("s").await.expect("made");
+        let from = ("s", plain.id(), 0);
+        let cloned = world.volume.clone_from_snapshot(&world.caller, from, (&past, 0), 1603 * BLOCK_BYTES).await;
+        cloned.expect("cloned");
+        for (handle, at, more) in [(&strict, 5, 5), (&past, 0, 0)] {
+            let extents = world.extents(handle).await;
+            assert!(extents.iter().all(|(_, one)| one.sums.is_some()), "{extents:?}");
+            assert_eq!(extents.iter().map(|(_, one)| one.blocks).sum::<u32>(), 1503 + more);
+            assert!(world.read(handle, at, 1500).await == Ok(pattern(4, 1500)));
+            assert!(world.read(handle, at + 1600, 3).await == Ok(pattern(5, 3)));
+        }
+        assert!(world.extents(&plain).await.iter().all(|(_, one)| one.sums.is_none()), "the other is as it was");
+        assert_eq!(world.at(&plain, 70).await, world.at(&past, 70).await, "nothing is copied");
+        let scrubbed = world.scrub().await;
+        assert_eq!((scrubbed.unsummed, scrubbed.lost), (0, 0), "{scrubbed:?}");
+        world.is_sound().await;
+        let at = world.at(&plain, 70).await;
+        flip(&world.disks[0], at);
+        assert_eq!(world.read(&strict, 75, 1).await, Err(ErrorKind::Corrupt));
+        assert_eq!(world.read(&past, 70, 1).await, Err(ErrorKind::Corrupt));
+        assert!(world.read(&plain, 70, 1).await.is_ok(), "nothing proves it there");
     });
 }
 
