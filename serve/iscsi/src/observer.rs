@@ -1,6 +1,6 @@
 //! What administrators should know: logins that failed, sessions that come and go.
 
-use crate::targets::SessionStatus;
+use crate::status::SessionStatus;
 
 /// A login that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,10 +8,8 @@
 //!
 //! Invariant: a target that was removed takes no new session, and its removal ends when its last session has.
 
-mod name;
 mod portals;
 mod sessions;
-mod status;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -25,15 +23,15 @@ use crate::account::Account;
 use crate::error::IscsiError;
 use crate::login::throttle::{Attempt, Throttle};
 use crate::login::{Closed, Way};
+use crate::name::is_name;
 use crate::observer::Observer;
 use crate::orders::Order;
 use crate::settings::TargetLimits;
-pub use name::is_name;
+use crate::status::SessionStatus;
 pub use portals::Portal;
 pub(crate) use portals::portal_address;
 use sessions::Sessions;
 pub(crate) use sessions::{Candidate, Identity, Place, Refused, SessionEntry};
-pub use status::SessionStatus;
 
 /// An initiator that may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use holdfast_device::reactor::spawn_local;
-use holdfast_scsi::{Outcome, Response, task_set_full};
+use holdfast_scsi::{Outcome, Prepared, Response, task_set_full};
 
 use super::requests::{Arrival, Early};
 use super::tasks::{Command, Gathering, Task};
@@ -139,6 +139,10 @@ impl Connection {
         if early {
             self.early.borrow_mut().insert(command.cmd_sn, Early::Task(command.tag));
         }
+        if data == 0 && !early && transfer.is_whole() {
+            self.start(command, prepared, share, 0);
+            return Ok(());
+        }
         let gathering = Box::new(Gathering { command, prepared, share, transfer, early });
         if data == 0 {
             self.advance(gathering);
@@ -152,15 +156,15 @@ impl Connection {
     pub(super) fn advance(self: &Rc<Self>, mut gathering: Box<Gathering>) {
         if !gathering.early {
             if gathering.transfer.is_whole() {
-                return self.start(gathering);
+                let Gathering { command, prepared, share, transfer, .. } = *gathering;
+                return self.start(command, prepared, share, transfer.requests());
             }
             self.solicit(&mut gathering);
         }
         self.tasks.insert(Task::Gathering(gathering));
     }
 
-    fn start(self: &Rc<Self>, gathering: Box<Gathering>) {
-        let Gathering { command, prepared, share, transfer, .. } = *gathering;
+    fn start(self: &Rc<Self>, command: Command, prepared: Prepared, share: Share, requests: u32) {
         let Some(nexus) = &self.nexus else { return };
         if command.write_len > 0 {
             self.tracked.count_write(command.write_len.into());
@@ -168,7 +172,6 @@ impl Connection {
         } else if command.read_len > 0 {
             self.tracked.count_read(command.read_len.into());
         }
-        let requests = transfer.requests();
         match nexus.start(prepared) {
             Outcome::Answered(response) => self.respond(&command, response, Some(share), requests),
             Outcome::Later(running) => {

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use holdfast_device::reactor::JoinHandle;
 use holdfast_scsi::Prepared;
 
@@ -53,7 +54,7 @@ impl Task {
 
 /// The table.
 #[derive(Default)]
-pub(super) struct Tasks(RefCell<HashMap<u32, Task>>);
+pub(super) struct Tasks(RefCell<HashMap<u32, Task, RandomState>>);
 
 impl Tasks {
     pub(super) fn has(&self, tag: u32) -> bool {

@@ -9,11 +9,12 @@
 use std::rc::Rc;
 
 use super::Connection;
+use crate::name::is_name;
 use crate::parameters::Parameters;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
 use crate::protocol::text;
-use crate::targets::{is_name, portal_address};
+use crate::targets::portal_address;
 
 /// The longest text that is joined.
 const TEXT_BYTES: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! With what every login begins: who logs in to what.
 
 use super::{Closed, Gate, LoginStatus, Refusal, Way};
-use crate::targets::is_name;
+use crate::name::is_name;
 
 /// Who, and to what.
 pub(super) struct Leading {

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_device::Signal;
 use holdfast_listener::Tracked;
 
-use super::SessionStatus;
 use crate::orders::{Order, Orders};
 use crate::parameters::Parameters;
 use crate::settings::TargetLimits;
+use crate::status::SessionStatus;
 
 /// What tells sessions apart: a new login of the same is the same session again.
 #[derive(Clone, Debug, PartialEq, Eq)]
