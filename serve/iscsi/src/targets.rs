@@ -193,8 +193,8 @@ impl Targets {
         by_name.get_mut(iqn).map(change).ok_or_else(|| IscsiError::Unknown(iqn.to_owned()))
     }
 
-    /// Lets others in from now on. Sessions end that would not be let in as they were: an initiator that may no longer,
-    /// or that must prove its name by another account or secret now.
+    /// Lets others in from now on. Sessions end at once that would not be let in as they were: of an initiator that may no
+    /// longer log in, or that must prove its name by another account or secret now.
     ///
     /// # Errors
     /// When there is no such target, or the access makes no sense.
@@ -209,7 +209,7 @@ impl Targets {
                 Some(now) => session.user.is_some() && before.of(name) == Some(now),
             };
             if !stays {
-                session.orders.give(Order::Leave("its initiator may no longer log in"));
+                session.orders.give(Order::End("its initiator may no longer log in"));
             }
         }
         Ok(())

@@ -22,12 +22,8 @@ impl Leading {
         let find = |wanted: &str| pairs.iter().find(|(key, _)| *key == wanted).map(|(_, value)| *value);
         let missing = |reason: &'static str| Refusal::new(LoginStatus::Missing, reason);
         let initiator = find("InitiatorName").ok_or_else(|| missing("the login has no name of an initiator"))?;
-        // Some send what they were given in capitals; names are compared in small letters (RFC 7143 4.2.7.2).
-        let initiator = &match initiator.starts_with("iqn.") {
-            true => initiator.to_lowercase(),
-            false => initiator.to_owned(),
-        };
-        if !is_name(initiator) {
+        let initiator = normal(initiator);
+        if !is_name(&initiator) {
             return Err(Refusal::initiator("the name of the initiator is none"));
         }
         let target = match find("SessionType").unwrap_or("Normal") {
@@ -36,8 +32,8 @@ impl Leading {
             _ => return Err(Refusal::new(LoginStatus::SessionType, "the type of the session is none")),
         };
         // A name in another form than ours is none that we have: said as such, after the initiator is known.
-        let target = target.map(|target| target[..target.floor_char_boundary(255)].to_owned());
-        Ok(Self { initiator: initiator.to_owned(), target, way: Way::default() })
+        let target = target.map(|target| normal(&target[..target.floor_char_boundary(255)]));
+        Ok(Self { initiator, target, way: Way::default() })
     }
 
     /// Asks for the way.
@@ -50,4 +46,9 @@ impl Leading {
         })?;
         Ok(())
     }
+}
+
+/// A name in small letters, as names are compared (RFC 7143 4.2.7.2): some send what they were given in capitals.
+fn normal(name: &str) -> String {
+    if name.starts_with("iqn.") { name.to_lowercase() } else { name.to_owned() }
 }
