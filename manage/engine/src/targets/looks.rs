@@ -64,6 +64,12 @@ impl Engine {
                 live.pools.values().map(|open| (open.clone(), open.pool.status().position.sequence)).collect();
             for target in live.targets.values_mut() {
                 for (number, lun) in &mut target.luns {
+                    let size_bytes = lun.unit.target().info().geometry.size_bytes;
+                    if size_bytes < lun.size_bytes {
+                        // What copies were promised of the end is gone.
+                        lun.unit.target().object().mark_changed(size_bytes..lun.size_bytes);
+                    }
+                    lun.size_bytes = size_bytes;
                     lun.unit.size_changed();
                     let Some(known) = target.known.luns.get(number) else { continue };
                     let Backing::Space(space) = &known.on else { continue };

@@ -26,6 +26,8 @@ const MOST_LUNS: u16 = 256;
 /// A LUN that is served.
 pub(super) struct LiveLun {
     pub(super) unit: Arc<Unit>,
+    /// The size that they know of.
+    pub(super) size_bytes: u64,
     /// What initiators were told last of how full its ground is, and as of when.
     pub(super) room: super::looks::RoomTold,
 }
@@ -202,7 +204,8 @@ impl Engine {
             let next = format!("'holdfast reservation clear {} {number} --yes' gives them up", target.name);
             self.events.emit(Severity::Error, &target.lun_object(number), &cause, &next);
         }
-        Ok(LiveLun { unit, room: Default::default() })
+        let size_bytes = unit.target().info().geometry.size_bytes;
+        Ok(LiveLun { unit, size_bytes, room: Default::default() })
     }
 
     /// Shows a LUN to initiators.

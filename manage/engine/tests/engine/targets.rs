@@ -198,6 +198,7 @@ async fn bad_requests_are_refused_at_the_field_and_change_nothing() {
     assert!(engine.set_target(target(), SetTarget { no_mutual: true, ..SetTarget::default() }).await.unwrap().changed);
     assert_eq!(engine.targets(), before);
     engine.shutdown().await;
+    drop(engine);
 
     let mut silent = settings(&rig, "state");
     silent.iscsi_addresses = Vec::new();
