@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What is compared: how long a snapshot of many files takes beside a checkpoint after the same changes, and pages that are
-//! written over before there is a snapshot and after one.
+//! written over before there is a snapshot and after one, and in a strict file, which keeps checksums of its own as btrfs
+//! does for every file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,7 @@ use holdfast_tests::loops::{attach, tried};
 use holdfast_tests::rounds::{median, number, text};
 use holdfast_tests::scene::Scene;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode};
-use holdfast_volume::{Steps, Volume};
+use holdfast_volume::{Integrity, Steps, Volume};
 
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
 /// Files that change between two measurements of a checkpoint or snapshot.
@@ -90,7 +91,7 @@ async fn overwrite(volume: &Volume, id: FileId, steps: std::ops::Range<u64>, dat
     rate
 }
 
-async fn on_volume(volume: &Volume, id: FileId, round: u64, pages: u64) -> Rates {
+async fn on_volume(volume: &Volume, (id, strict): (FileId, FileId), round: u64, pages: u64) -> Rates {
     let data: IoSlice = IoBuf::zeroed(PAGE).freeze();
     let before = overwrite(volume, id, 0..pages, &data).await;
     let name = format!("round {round}");
@@ -99,12 +100,27 @@ async fn on_volume(volume: &Volume, id: FileId, round: u64, pages: u64) -> Rates
     let again = overwrite(volume, id, 0..pages, &data).await;
     volume.destroy_snapshot(&name).await.expect("destroyed");
     volume.reclaim(&Unhindered).await.expect("given back");
-    vec![(BEFORE, before), (AFTER, after), (AGAIN, again)]
+    let proven = overwrite(volume, strict, 0..pages, &data).await;
+    vec![(BEFORE, before), (AFTER, after), (AGAIN, again), (STRICT, proven)]
+}
+
+/// A file that is filled, and on the device.
+async fn filled(volume: &Volume, name: &[u8], integrity: Integrity) -> FileId {
+    let id = volume.create(&Caller::default(), volume.root(), name, &NEW).await.expect("created").id;
+    volume.set_integrity(&Caller::default(), id, integrity).await.expect("set");
+    let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
+    for at in 0..DATA_BYTES >> 20 {
+        volume.write(&handle, at << 20, IoBuf::zeroed(1 << 20).freeze(), 1 << 20).await.expect("written");
+    }
+    volume.close(handle).await.expect("closed");
+    volume.checkpoint().await.expect("it lasts");
+    id
 }
 
 const BEFORE: &str = "8 KiB overwrites, no snapshot";
 const AFTER: &str = "8 KiB overwrites, first after a snapshot";
 const AGAIN: &str = "8 KiB overwrites, once more";
+const STRICT: &str = "8 KiB overwrites, strict file";
 
 /// The same through system calls; `kind` says how a snapshot is made.
 fn on_directory(top: &Path, kind: &str, round: u64, pages: u64) -> Rates {
@@ -135,7 +151,9 @@ fn on_directory(top: &Path, kind: &str, round: u64, pages: u64) -> Rates {
         "btrfs" => drop(tried("btrfs", &["subvolume", "delete", &kept]).expect("deleted")),
         _ => std::fs::remove_file(&kept).expect("removed"),
     }
-    vec![(BEFORE, before), (AFTER, after), (AGAIN, again)]
+    // Nothing but the file itself has its blocks again.
+    let proven = overwrite();
+    vec![(BEFORE, before), (AFTER, after), (AGAIN, again), (STRICT, proven)]
 }
 
 fn main() {
@@ -163,17 +181,12 @@ fn main() {
             let moments = moments(&many, &made, rounds.max(3)).await;
             many.checkpoint().await.expect("it lasts");
             let volume = new_volume(&ours[1]).await;
-            let id = volume.create(&Caller::default(), volume.root(), b"data", &NEW).await.expect("created").id;
-            let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
-            for at in 0..DATA_BYTES >> 20 {
-                volume.write(&handle, at << 20, IoBuf::zeroed(1 << 20).freeze(), 1 << 20).await.expect("written");
-            }
-            volume.close(handle).await.expect("closed");
-            volume.checkpoint().await.expect("it lasts");
+            let id = filled(&volume, b"data", Integrity::PassThrough).await;
+            let strict = filled(&volume, b"strict", Integrity::Strict).await;
             let mut all: Vec<(&str, Vec<Rates>)> = vec![("volume", Vec::new())];
             all.extend(peers.iter().map(|(kind, _)| (*kind, Vec::new())));
             for round in 0..rounds {
-                all[0].1.push(on_volume(&volume, id, round, pages).await);
+                all[0].1.push(on_volume(&volume, (id, strict), round, pages).await);
                 for (at, (kind, directory)) in peers.iter().enumerate() {
                     all[at + 1].1.push(on_directory(directory, kind, round, pages));
                 }

@@ -16,6 +16,7 @@ mod full;
 mod integrity;
 mod iscsi;
 mod journals;
+mod kills;
 mod life;
 mod losses;
 mod notifications;
