@@ -63,7 +63,7 @@ impl Volume {
             _ => false,
         };
         if pieces.iter().any(is_checked) {
-            let data = self.read_locked(file, offset, buf.len()).await?;
+            let data = self.read_locked(file, offset, buf.len(), None).await?;
             let mut at = 0;
             for part in data.parts() {
                 buf[at..at + part.len()].copy_from_slice(part);

@@ -373,6 +373,16 @@ impl FileService for Browsed {
         }
     }
 
+    fn unbuffered(&self, handle: BrowsedHandle) -> BrowsedHandle {
+        match handle {
+            BrowsedHandle::Now(handle) => BrowsedHandle::Now(self.volume.unbuffered(handle)),
+            BrowsedHandle::Past(view, handle) => {
+                let handle = view.unbuffered(handle);
+                BrowsedHandle::Past(view, handle)
+            }
+        }
+    }
+
     async fn close(&self, handle: BrowsedHandle) -> Result<(), VolumeError> {
         match handle {
             BrowsedHandle::Now(handle) => self.volume.close(handle).await,

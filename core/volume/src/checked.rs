@@ -16,15 +16,12 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::future::try_join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use serde::Serialize;
-use smallvec::SmallVec;
 
 use crate::error::VolumeError;
 use crate::extent::Extent;
-use crate::extents::{Ground, Piece};
 use crate::open_files::File;
 use crate::page::crc_of;
 use crate::service::FileId;
@@ -180,17 +177,6 @@ impl Volume {
     /// An extent of a file of this volume, or of the snapshot that it is.
     pub(crate) fn held<'a>(&self, file: FileId, block: u64, extent: &'a Extent) -> Held<'a> {
         Held { file: file.number, snapshot: self.store.snapshot, block, extent }
-    }
-
-    /// Reads all that holds data of pieces of a file, in order.
-    pub(crate) async fn read_pieces(&self, file: &File, pieces: &[Piece]) -> Result<SmallVec<[IoBuf; 1]>, VolumeError> {
-        let read = |piece: &Piece| match piece {
-            Piece { block, ground: Ground::Written(extent), .. } => Some((*block, extent.clone())),
-            _ => None,
-        };
-        let all = pieces.iter().filter_map(read);
-        let all = all.map(|(block, extent)| async move { self.read_extent(file, block, &extent).await });
-        Ok(try_join_all(all).await?.into())
     }
 
     /// Reads an extent whose file is held; answers also which of its blocks are right in no copy. Those are as they can be

@@ -33,7 +33,7 @@ impl Volume {
             self.leave(&file, Use::Handle).await?;
             return Err(error);
         }
-        let handle = Handle { file, mode };
+        let handle = Handle { file, mode, is_unbuffered: false };
         if mode.truncate && mode.write {
             let cut = {
                 let _alone = handle.file.data.write().await;
@@ -245,7 +245,7 @@ impl FileService for Volume {
                 drop(state);
                 file.strict.store(record.is_strict(), std::sync::atomic::Ordering::Relaxed);
                 let mode = OpenMode { read: true, write: true, truncate: false };
-                Ok((record.facts(id.number), Handle { file, mode }))
+                Ok((record.facts(id.number), Handle { file, mode, is_unbuffered: false }))
             }
             Err(error) => {
                 self.leave(&file, Use::Handle).await?;
@@ -293,6 +293,10 @@ impl FileService for Volume {
 
     async fn open(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
         self.open_file(caller, id, mode).await
+    }
+
+    fn unbuffered(&self, handle: Handle) -> Handle {
+        Handle { is_unbuffered: true, ..handle }
     }
 
     async fn close(&self, handle: Handle) -> Result<(), VolumeError> {

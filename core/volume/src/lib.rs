@@ -50,6 +50,7 @@
 //!  cloning_summed.rs  the same of what strict files get
 //!  descriptors.rs security descriptors, each kept once        security.rs     read, set and inherited
 //!  reinherit.rs   what is below given what is handed on       streams.rs      data beside that of a file, by name
+//!  data_cache.rs  data of files kept in memory              cached.rs       the device that it is of, and its writes
 //!  sums.rs        checksums of blocks of strict files      integrity.rs    which files have them, and from when on
 //!  checked.rs     blocks held against them, and healed    scrub.rs        all of them read, in every copy
 //!  name_rules.rs  what names are to callers of NT
@@ -70,6 +71,7 @@ mod block_object;
 mod blocks;
 mod browse;
 mod cache;
+mod cached;
 mod capture;
 mod change;
 mod checked;
@@ -77,6 +79,7 @@ mod checkpoint;
 mod cloning;
 mod cloning_past;
 mod cloning_summed;
+mod data_cache;
 mod delayed;
 mod descriptors;
 mod differences;
@@ -157,7 +160,9 @@ mod zones;
 
 pub use block_object::{FileObject, Finish, object_id};
 pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
+pub use cached::CachedDevice;
 pub use checked::{ChecksumCounts, DamageOutcome, DamagedBlock};
+pub use data_cache::{DATA_CACHE_BYTES, DataCache, DataCacheCounts};
 pub use differences::{Difference, DifferencesFrom, Version};
 pub use error::{ErrorKind, VolumeError};
 pub use gather::{GatherFrom, Gathered};

@@ -8,22 +8,32 @@ use std::sync::Arc;
 use holdfast_device::{Copies, Device, IoBuf};
 use holdfast_model::BLOCK_BYTES;
 
+use crate::cached::CachedDevice;
+
 /// A device, with its copies if it has any that can be told apart.
 #[derive(Clone)]
 pub(crate) struct Media {
     pub device: Arc<dyn Device>,
     pub copies: Option<Arc<dyn Copies>>,
+    /// The same, where data of it may be kept in memory.
+    pub cached: Option<Arc<CachedDevice>>,
 }
 
 impl Media {
     /// A device without further copies.
     pub fn of(device: Arc<dyn Device>) -> Self {
-        Self { device, copies: None }
+        Self { device, copies: None, cached: None }
     }
 
     /// A device with copies.
     pub fn with_copies(copies: Arc<dyn Copies>) -> Self {
-        Self { device: copies.clone(), copies: Some(copies) }
+        Self { device: copies.clone(), copies: Some(copies), cached: None }
+    }
+
+    /// A device of which data is kept in memory.
+    pub fn with_cache(cached: Arc<CachedDevice>) -> Self {
+        let copies = cached.has_copies().then(|| cached.clone() as Arc<dyn Copies>);
+        Self { device: cached.clone(), copies, cached: Some(cached) }
     }
 
     /// Whether a range lies within the device, and begins where blocks do.

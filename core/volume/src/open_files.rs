@@ -108,6 +108,8 @@ impl File {
 pub struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) mode: OpenMode,
+    /// Whether it asks the device for all that it reads.
+    pub(crate) is_unbuffered: bool,
 }
 
 impl Handle {

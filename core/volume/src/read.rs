@@ -10,8 +10,11 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 use smallvec::SmallVec;
 
+use crate::cached::CachedDevice;
 use crate::change::{Stop, View, refuse};
+use crate::data_cache::Runs;
 use crate::error::{ErrorKind, VolumeError};
+use crate::extent::Extent;
 use crate::extents::{self, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle, Use};
@@ -26,6 +29,9 @@ fn zeros() -> &'static IoSlice {
     ZEROS.get_or_init(|| IoBuf::zeroed(128 << 10).freeze())
 }
 
+/// Bytes of a read from which on it goes to the device: it gains little from memory, and would take much of it.
+const LARGE_BYTES: u64 = 64 << 10;
+
 /// A day, after which a read is noted although the file was not changed since (as `relatime` of Linux).
 const DAY: i64 = 24 * 3600;
 
@@ -33,13 +39,20 @@ impl Volume {
     pub(crate) async fn read_file(&self, handle: &Handle, offset: u64, len: usize) -> Result<Data, VolumeError> {
         let file = &*handle.file;
         let _shared = file.data.read().await;
-        let data = self.read_locked(file, offset, len).await?;
+        let cached = self.store.media.cached.as_deref().filter(|_| !handle.is_unbuffered);
+        let data = self.read_locked(file, offset, len, cached).await?;
         self.note_read(file);
         Ok(data)
     }
 
-    /// Reads while the data is locked.
-    pub(crate) async fn read_locked(&self, file: &File, offset: u64, len: usize) -> Result<Data, VolumeError> {
+    /// Reads while the data is locked: what is kept in memory only where a cache is named.
+    pub(crate) async fn read_locked(
+        &self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        cached: Option<&CachedDevice>,
+    ) -> Result<Data, VolumeError> {
         let (size, is_inline) = {
             let state = held(&file.state);
             (state.size, state.is_inline)
@@ -54,31 +67,32 @@ impl Volume {
             data.push(IoSlice::padded(&bytes), offset as usize, len as usize);
             return Ok(data);
         }
+        let cached = cached.filter(|_| len < LARGE_BYTES);
         let end = offset + len;
         let pieces = self.seen(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
         if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
             return Err(VolumeError::corrupt(extents::LOST));
         }
-        let read = |piece: &Piece| {
-            let Ground::Written(extent) = &piece.ground else { return None };
-            Some(self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new((piece.blocks * BLOCK_BYTES) as usize)))
+        let found: SmallVec<[Runs; 1]> = match &pieces[..] {
+            [Piece { block, ground: Ground::Written(extent), .. }] => {
+                SmallVec::from([self.read_runs(file, *block, extent, cached).await?])
+            }
+            [_] => SmallVec::new(),
+            _ => Box::pin(self.read_all(file, &pieces, cached)).await?.into(),
         };
-        let is_summed = |piece: &Piece| matches!(&piece.ground, Ground::Written(extent) if extent.sums.is_some());
-        let bufs: SmallVec<[IoBuf; 1]> = match &pieces[..] {
-            some if some.iter().any(is_summed) => Box::pin(self.read_pieces(file, some)).await?,
-            [piece] => match read(piece) {
-                Some(reading) => SmallVec::from([reading.await?]),
-                None => SmallVec::new(),
-            },
-            _ => Box::pin(try_join_all(pieces.iter().filter_map(read))).await?.into(),
-        };
-        let (mut data, mut bufs) = (Data::default(), bufs.into_iter());
+        let (mut data, mut found) = (Data::default(), found.into_iter());
         for piece in &pieces {
             let start = piece.block * BLOCK_BYTES;
             let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK_BYTES));
             if let Ground::Written(_) = piece.ground {
-                let buf = bufs.next().expect("one for each piece of data").freeze();
-                data.push(buf, (from - start) as usize, (to - from) as usize);
+                let (mut at, behind) = ((from - start) as usize, (to - start) as usize);
+                let mut first = 0;
+                for run in found.next().expect("one for each piece of data") {
+                    let end = first + run.len();
+                    let some = end.min(behind).saturating_sub(at);
+                    data.push(run, at - first, some);
+                    (first, at) = (end, at + some);
+                }
                 continue;
             }
             if piece.ground == Ground::Delayed {
@@ -94,6 +108,48 @@ impl Volume {
             }
         }
         Ok(data)
+    }
+
+    /// Reads all that holds data of pieces of a file, in order.
+    async fn read_all(
+        &self,
+        file: &File,
+        pieces: &[Piece],
+        cached: Option<&CachedDevice>,
+    ) -> Result<Vec<Runs>, VolumeError> {
+        let read = |piece: &Piece| match piece {
+            Piece { block, ground: Ground::Written(extent), .. } => Some((*block, extent.clone())),
+            _ => None,
+        };
+        let all = pieces.iter().filter_map(read);
+        try_join_all(all.map(|(block, extent)| async move { self.read_runs(file, block, &extent, cached).await })).await
+    }
+
+    /// Reads an extent of a file: from memory, or from the device, and keeps it then.
+    async fn read_runs(
+        &self,
+        file: &File,
+        block: u64,
+        extent: &Extent,
+        cached: Option<&CachedDevice>,
+    ) -> Result<Runs, VolumeError> {
+        let (blocks, is_summed) = (u64::from(extent.blocks), extent.sums.is_some());
+        if let Some(found) = cached.and_then(|cached| cached.find(extent.place, blocks, is_summed)) {
+            return Ok(found);
+        }
+        let ticket = cached.and_then(|cached| cached.begin_read(extent.place, blocks));
+        let buf = match is_summed {
+            true => self.read_extent(file, block, extent).await?,
+            false => {
+                let buf = IoBuf::new((blocks * BLOCK_BYTES) as usize);
+                self.store.device.read(extent.place * BLOCK_BYTES, buf).await?
+            }
+        };
+        let run = buf.freeze();
+        if let Some(ticket) = ticket {
+            ticket.keep(&run, is_summed);
+        }
+        Ok(Runs::from([run]))
     }
 
     /// The bytes that the record of a file carries.

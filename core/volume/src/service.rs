@@ -459,6 +459,12 @@ pub trait FileService: Send + Sync + 'static {
     /// Opens a regular file.
     async fn open(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Self::Handle, VolumeError>;
 
+    /// The same open file, whose reads go to the disks and leave nothing in memory (`O_DIRECT`,
+    /// `FILE_NO_INTERMEDIATE_BUFFERING`).
+    fn unbuffered(&self, handle: Self::Handle) -> Self::Handle {
+        handle
+    }
+
     /// Ends the use of an open file; its last clone must be closed rather than dropped.
     async fn close(&self, handle: Self::Handle) -> Result<(), VolumeError>;
 

@@ -19,6 +19,7 @@ use holdfast_device::{Clock, Copies, Device, Signal};
 use holdfast_identity::{IdMap, ModeChange};
 use holdfast_model::Uuid;
 
+use crate::cached::CachedDevice;
 use crate::change::{Need, Stop, View, refuse};
 use crate::delayed::Waiting;
 use crate::descriptors::{KEY_NUMBERS, mode_change_of, number_of_mode_change};
@@ -200,6 +201,18 @@ impl Volume {
         clock: WallClock,
     ) -> Result<Self, VolumeError> {
         Ok(Self::open_on(Media::with_copies(device), settings, clock, Opening::Use).await?.0)
+    }
+
+    /// The same of a device of which data may be kept in memory.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub async fn open_cached(
+        device: Arc<CachedDevice>,
+        settings: Settings,
+        clock: WallClock,
+    ) -> Result<Self, VolumeError> {
+        Ok(Self::open_on(Media::with_cache(device), settings, clock, Opening::Use).await?.0)
     }
 
     /// Opens what is left of a volume on a device that has room behind `size_bytes`; answers also why changes may be

@@ -79,6 +79,7 @@ fn settings(options: &Serve) -> Settings {
         scrub_every: options.scrub_every.map(|every| every.0),
         repair_after: options.repair_after.map(|after| after.0),
     };
+    settings.data_cache_bytes = usize::try_from(options.data_cache.0).unwrap_or(usize::MAX / 2);
     settings.wake_within = options.wake_within.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;

@@ -24,6 +24,7 @@ use holdfast_notify::Notifications;
 use holdfast_pool::{Env, Pool, SpaceRecord};
 use holdfast_space::Space;
 use holdfast_store::{AuditLimits, Store, StoreError};
+use holdfast_volume::DataCache;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -209,6 +210,8 @@ pub struct Engine {
     pub(crate) witness: Arc<WitnessFiles>,
     pub(crate) reactors: Vec<ReactorHandle>,
     pub(crate) cpu_latency: Option<Arc<CpuLatency>>,
+    /// Data of files that is kept in memory, if any is.
+    pub(crate) data_cache: Option<Arc<DataCache>>,
     turns: AtomicUsize,
     /// Spaces that were closed without all that was acknowledged being durable.
     losses: AtomicUsize,
@@ -269,6 +272,7 @@ impl Engine {
             .map_err(|error| StartError::System("a reactor cannot be started (io_uring must be allowed)", error))?;
         let witness = Arc::new(WitnessFiles::new(state_dir.path(), tokio::runtime::Handle::current()));
         let front_ends = FrontEnds::new(&settings);
+        let data_cache = Some(settings.data_cache_bytes).filter(|bytes| *bytes > 0).map(DataCache::new).map(Arc::new);
         let engine = Arc::new(Self {
             settings,
             state_dir,
@@ -284,6 +288,7 @@ impl Engine {
             witness,
             reactors,
             cpu_latency,
+            data_cache,
             turns: AtomicUsize::new(0),
             losses: AtomicUsize::new(0),
             live: RwLock::default(),

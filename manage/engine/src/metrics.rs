@@ -82,6 +82,7 @@ impl Engine {
         families.extend(self.export_metrics());
         families.extend(self.target_metrics());
         families.extend(self.volume_metrics());
+        families.extend(self.cache_metrics());
         families.extend(self.job_metrics());
         families.extend(self.qos_metrics());
         families.extend(self.daemon_metrics());

@@ -37,6 +37,8 @@ pub struct Settings {
     pub iscsi: IscsiSettings,
     /// How many sessions targets have.
     pub iscsi_limits: TargetLimits,
+    /// Bytes of memory for data of files of all volumes; 0 has all reads go to the disks.
+    pub data_cache_bytes: usize,
     /// How long what a killed daemon still holds is waited for: state folder, addresses, disks.
     pub patience: Duration,
     /// How often paths of disks are looked at.
@@ -74,6 +76,7 @@ impl Settings {
             iscsi_addresses: Vec::new(),
             iscsi: IscsiSettings::default(),
             iscsi_limits: TargetLimits::default(),
+            data_cache_bytes: 0,
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             metadata_interval: Duration::from_secs(10),

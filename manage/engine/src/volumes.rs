@@ -46,7 +46,7 @@ use holdfast_opens::Table;
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
 use holdfast_volume::service::Time;
-use holdfast_volume::{ErrorKind, Settings, Verb, Volume, VolumeError, WallClock};
+use holdfast_volume::{CachedDevice, ErrorKind, Settings, Verb, Volume, VolumeError, WallClock};
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool, not_found};
@@ -435,8 +435,16 @@ impl Engine {
         let space = space.ok_or_else(|| conflict(&object, "its space is not open", "see the health of its pool"))?;
         let claim = claim(open, &space, &known.name, &object)?;
         let id = known.id;
+        let cache = self.data_cache.clone();
         let opened = self.on_reactor(move || async move {
-            let volume = Arc::new(Volume::open_with_copies(space, Settings::default(), wall_clock()).await?);
+            let volume = match cache {
+                Some(cache) => {
+                    let device = CachedDevice::with_copies(space, &cache);
+                    Volume::open_cached(device, Settings::default(), wall_clock()).await?
+                }
+                None => Volume::open_with_copies(space, Settings::default(), wall_clock()).await?,
+            };
+            let volume = Arc::new(volume);
             if volume.id() == id {
                 reactor::spawn_local(volume.clone().maintain(reactor::clock()));
             }

@@ -10,6 +10,7 @@ use holdfast_model::Uuid;
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::extents::{Ground, Piece};
 use crate::integrity::Integrity;
 use crate::open_files::Handle;
 use crate::repair::tests::kinds::Mirror;

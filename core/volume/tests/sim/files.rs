@@ -17,6 +17,7 @@ use holdfast_volume::{
     ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
 };
 
+use crate::cached;
 use crate::clones::check_empty;
 use crate::damage::lose_newest_root;
 use crate::descriptors;
@@ -53,6 +54,8 @@ struct World {
     disk: Arc<SimDisk>,
     random: SimRandom,
     settings: Settings,
+    /// Bytes of memory for data.
+    data_bytes: usize,
 }
 
 fn clock() -> WallClock {
@@ -74,7 +77,8 @@ impl World {
             changed_bytes: [1 << 20, 64 << 20][random.range(0..2usize)],
             delayed_bytes,
         };
-        Self { sim, disk, random, settings }
+        let data_bytes = cached::some_bytes(&random);
+        Self { sim, disk, random, settings, data_bytes }
     }
 
     fn format(&self) {
@@ -522,6 +526,17 @@ impl Life<'_> {
         self.volume.close(handle).await.expect("it can be closed");
     }
 
+    /// One file after the other is read whole, so that what becomes of it later meets what is kept of it in memory.
+    async fn look(&self, step: usize) {
+        let files = self.files();
+        let regular: Vec<_> = files.nodes.values().filter(|node| node.kind == FileKind::Regular).collect();
+        let Some(node) = regular.get(step % regular.len().max(1)) else { return };
+        let handle = self.open(node.id).await;
+        let found = self.volume.read(&handle, 0, node.data.len() + 1).await.expect("it can be read").to_vec();
+        assert!(found == **node.data, "file {} as it is read again", node.id.number);
+        self.volume.close(handle).await.expect("it can be closed");
+    }
+
     /// A file is held open, loses its names perhaps, and is as it was until it is closed.
     async fn hold(&mut self) {
         if self.handles.len() < 4
@@ -564,7 +579,8 @@ impl Life<'_> {
     }
 
     async fn live(&mut self) {
-        for _ in 0..self.random.range(1..250u32) {
+        for step in 0..self.random.range(1..250usize) {
+            self.look(step).await;
             if let Some(follower) = self.follower {
                 journal::follow(follower, self.volume, self.random).await;
             }
@@ -611,8 +627,8 @@ impl Life<'_> {
     }
 }
 
-async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
-    Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
+async fn open(device: Arc<dyn Device>, settings: Settings, data_bytes: usize) -> Volume {
+    cached::open(device, settings, clock(), data_bytes).await.expect("what was not cut short opens")
 }
 
 /// A history of a seed.
@@ -624,9 +640,9 @@ pub fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
 pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
     let world = World::new(seed, delayed_bytes);
     world.format();
-    let (device, settings) = (world.disk.clone(), world.settings);
+    let (device, settings, data_bytes) = (world.disk.clone(), world.settings, world.data_bytes);
     let first = world.sim.run(async move {
-        let volume = open(device, settings).await;
+        let volume = open(device, settings, data_bytes).await;
         (read_node(&volume, volume.root()).await, volume.last())
     });
     let (root, last) = first.expect("powered");
@@ -647,7 +663,7 @@ pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Optio
         let follower = follower.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
-            let volume = Arc::new(open(disk.clone(), settings).await);
+            let volume = Arc::new(open(disk.clone(), settings, data_bytes).await);
             opened.set(true);
             let mut recovered = model.borrow().clone();
             recovered.recover(&volume).await;

@@ -2,6 +2,7 @@
 //! found after a cut is what some transaction left, none before the last that was synced, and a scan finds nothing.
 
 mod beside;
+mod cached;
 mod callers;
 mod clones;
 mod damage;

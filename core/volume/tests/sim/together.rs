@@ -14,6 +14,7 @@ use holdfast_volume::{
     ErrorKind, Format, Limits, ScanProgress, ScanSettings, Settings, Volume, VolumeFormat, WallClock,
 };
 
+use crate::cached;
 use crate::model::read_all;
 use crate::quotas;
 
@@ -54,6 +55,8 @@ async fn work(volume: &Volume, random: &SimRandom, own: FileId, shared: FileId) 
                     let end = content.len().min(at + 5000);
                     content[at..end].fill(0);
                 }
+                let found = volume.read(&handle, 0, content.len()).await.expect("read").to_vec();
+                assert!(found == *content, "as it was written");
                 volume.close(handle).await.expect("closed");
             }
             5 if files.contains_key(&name) => {
@@ -138,12 +141,13 @@ fn run(seed: u64) {
     let delayed_bytes = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
     let changed_bytes = [2 << 20, 64 << 20][random.range(0..2usize)];
     let settings = Settings { cache_bytes, changed_bytes, delayed_bytes };
+    let data_bytes = cached::some_bytes(&random);
     let ran = sim.run(async move {
         let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
         let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
         Volume::format(&disk, format, Time::default()).await.expect("formatted");
         let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
-        let volume = Volume::open(disk.clone(), settings, clock.clone()).await.expect("opened");
+        let volume = cached::open(disk.clone(), settings, clock.clone(), data_bytes).await.expect("opened");
         let caller = Caller::default();
         let directory = NewFile { kind: FileKind::Directory, ..NEW };
         let mut ids = Vec::new();
@@ -169,7 +173,7 @@ fn run(seed: u64) {
         quotas::check(&volume, &read_all(&volume).await).await;
         volume.sync().await.expect("it lasts");
         drop(volume);
-        let volume = Volume::open(disk, settings, clock).await.expect("opened");
+        let volume = cached::open(disk, settings, clock, data_bytes).await.expect("opened");
         assert_eq!(volume.scan().await, Ok(Vec::new()), "as opened again");
     });
     ran.expect("powered");

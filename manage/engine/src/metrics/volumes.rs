@@ -4,6 +4,28 @@ use super::{Family, Kind};
 use crate::engine::Engine;
 
 impl Engine {
+    /// Data of files that is kept in memory for all volumes.
+    pub(super) fn cache_metrics(&self) -> Vec<Family> {
+        let counts = self.data_cache.as_ref().map(|cache| cache.counts()).unwrap_or_default();
+        let family = |name, kind, help, value| {
+            let mut family = Family::new(name, kind, help, &[]);
+            family.add(&[], value);
+            family
+        };
+        const HITS: &str = "Reads of files that were answered from memory.";
+        const MISSES: &str = "Reads of files that went to the disks and might have been answered from memory.";
+        const EVICTIONS: &str = "Pieces that were given up for others.";
+        const INVALIDATIONS: &str = "Pieces that were taken out because what they held was written over.";
+        vec![
+            family("holdfast_data_cache_hits_total", Kind::Counter, HITS, counts.hits),
+            family("holdfast_data_cache_misses_total", Kind::Counter, MISSES, counts.misses),
+            family("holdfast_data_cache_evictions_total", Kind::Counter, EVICTIONS, counts.evictions),
+            family("holdfast_data_cache_invalidations_total", Kind::Counter, INVALIDATIONS, counts.invalidations),
+            family("holdfast_data_cache_bytes", Kind::Gauge, "Memory that it takes.", counts.bytes),
+            family("holdfast_data_cache_limit_bytes", Kind::Gauge, "Memory that it may take.", counts.most_bytes),
+        ]
+    }
+
     pub(super) fn volume_metrics(&self) -> Vec<Family> {
         const OPERATION: &[&str] = &["volume", "operation"];
         let gauge = |name, help| Family::new(name, Kind::Gauge, help, &["volume"]);

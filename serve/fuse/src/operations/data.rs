@@ -69,7 +69,9 @@ impl<S: FileService> Channel<S> {
 
     /// Gives an open file of a node a number.
     pub(super) fn number(&self, node: u64, handle: S::Handle, seat: Seat, flags: u32) -> u64 {
-        let is_direct = has(flags, OFlags::DIRECT) && open_mode(flags).write;
+        let asks_disks = has(flags, OFlags::DIRECT);
+        let handle = if asks_disks { self.service().unbuffered(handle) } else { handle };
+        let is_direct = asks_disks && open_mode(flags).write;
         if is_direct {
             self.connection.nodes.open_direct(node);
         }
