@@ -132,7 +132,9 @@ fn residuals_tell_what_was_not_moved() {
     let (status, _, pdu) = client.command(&write10(0, 1), 0, 0, &pattern(1024, 0));
     assert_eq!((status, residual(&pdu)), (0, (RESIDUAL_UNDERFLOW, 512)));
     let (status, _, pdu) = client.command(&write10(0, 4), 0, 1024, &pattern(1024, 9));
-    assert_eq!((status, residual(&pdu)), (2, (RESIDUAL_OVERFLOW, 1024)), "a write that lacks data is not served");
+    assert_eq!((status, residual(&pdu)), (0, (RESIDUAL_OVERFLOW, 1024)));
+    let written = [pattern(1024, 9), vec![0; 1024]].concat();
+    assert_eq!(client.read(0, 2048), written, "of a write that lacks data, what was sent is written and no more");
 }
 
 #[test]

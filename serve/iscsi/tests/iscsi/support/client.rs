@@ -147,9 +147,12 @@ impl Client {
             assert_eq!(self.read_exact(4)?, crc32c(&data).to_le_bytes());
         }
         data.truncate(len);
-        let numbered = !matches!(header.opcode(), READY_TO_TRANSFER)
-            && !(header.opcode() == DATA_IN && !header.has(DATA_IN_STATUS))
-            && !(header.opcode() == NOP_IN && header.task_tag() == NO_TAG);
+        let numbered = match header.opcode() {
+            READY_TO_TRANSFER => false,
+            DATA_IN => header.has(DATA_IN_STATUS),
+            NOP_IN => header.task_tag() != NO_TAG,
+            _ => true,
+        };
         if numbered {
             assert!(self.exp_stat_sn == 0 || header.u32(24) == self.exp_stat_sn, "StatSN of {header:?}");
             self.exp_stat_sn = header.u32(24) + 1;
