@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!   watch(range)   no change of the range is under way ─▶ it stands in the table
-//!   a change       nothing is watched: one load · else: what it meets is marked and leaves the table ─▶ it begins
+//!   a change       nothing is watched: one load · else: what it meets is marked ─▶ it begins
 //! ```
 //!
 //! Who looks into the table takes no lock: it is a snapshot, sorted by where the ranges begin, in which each knows how
-//! far it and those before it reach.
+//! far it and those before it reach. What is of no use any more leaves it when half of it is such.
 //!
 //! Invariant: who reads a watched range, and finds it unchanged afterwards, has read what it held when the watch began.
 //! So a range is marked before the change begins, and is watched only when no change of it is under way.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -25,10 +25,22 @@ pub struct WatchedRange {
     table: Weak<Ranges>,
 }
 
+/// What became of a range.
 #[derive(Debug, Default)]
-struct State {
-    changed: AtomicBool,
-    dropped: AtomicBool,
+struct State(AtomicU8);
+
+const CHANGED: u8 = 1;
+const DROPPED: u8 = 2;
+
+impl State {
+    /// Sets a flag. True: it is the first.
+    fn set(&self, flag: u8) -> bool {
+        self.0.fetch_or(flag, Ordering::SeqCst) == 0
+    }
+
+    fn has(&self, flags: u8) -> bool {
+        self.0.load(Ordering::SeqCst) & flags != 0
+    }
 }
 
 impl WatchedRange {
@@ -39,15 +51,16 @@ impl WatchedRange {
 
     /// Whether a change of some of it has begun since it is watched.
     pub fn is_changed(&self) -> bool {
-        self.state.changed.load(Ordering::SeqCst)
+        self.state.has(CHANGED)
     }
 }
 
 impl Drop for WatchedRange {
     fn drop(&mut self) {
-        self.state.dropped.store(true, Ordering::SeqCst);
-        if let Some(table) = self.table.upgrade().filter(|_| !self.is_changed()) {
-            table.replace([].into_iter());
+        if self.state.set(DROPPED)
+            && let Some(table) = self.table.upgrade()
+        {
+            table.outdate(1);
         }
     }
 }
@@ -60,17 +73,13 @@ struct Entry {
     state: Arc<State>,
 }
 
-impl Entry {
-    fn is_of_use(&self) -> bool {
-        !self.state.changed.load(Ordering::SeqCst) && !self.state.dropped.load(Ordering::SeqCst)
-    }
-}
-
 /// What is watched of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     /// The length of the table: what every change looks at.
     len: AtomicUsize,
+    /// How many of these are changed or not watched any more; less than none while two count at once.
+    outdated: AtomicIsize,
     table: ArcSwap<Vec<Entry>>,
     writer: Mutex<()>,
 }
@@ -96,16 +105,23 @@ impl Ranges {
     fn mark_in_table(&self, range: &Range<u64>) {
         let entries = self.table.load();
         let mut at = entries.partition_point(|entry| entry.range.start < range.end);
-        let mut met = false;
+        let mut met = 0;
         while at > 0 && entries[at - 1].reach > range.start {
             at -= 1;
-            if entries[at].range.end > range.start {
-                entries[at].state.changed.store(true, Ordering::SeqCst);
-                met = true;
+            if entries[at].range.end > range.start && entries[at].state.set(CHANGED) {
+                met += 1;
             }
         }
         drop(entries);
-        if met {
+        if met > 0 {
+            self.outdate(met);
+        }
+    }
+
+    /// So many more are of no use.
+    fn outdate(&self, count: isize) {
+        let outdated = self.outdated.fetch_add(count, Ordering::SeqCst) + count;
+        if 2 * outdated >= self.len.load(Ordering::SeqCst) as isize {
             self.replace([].into_iter());
         }
     }
@@ -113,8 +129,11 @@ impl Ranges {
     /// Drops what is changed or not watched any more, and adds entries.
     fn replace(&self, added: impl Iterator<Item = Entry>) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.table.load().iter().filter(|entry| entry.is_of_use()).cloned().collect::<Vec<_>>();
-        let mut entries: Vec<Entry> = kept.into_iter().chain(added).collect();
+        let old = self.table.load_full();
+        let kept = old.iter().filter(|entry| !entry.state.has(CHANGED | DROPPED)).cloned();
+        let mut entries: Vec<Entry> = kept.collect();
+        self.outdated.fetch_sub((old.len() - entries.len()) as isize, Ordering::SeqCst);
+        entries.extend(added);
         entries.sort_unstable_by_key(|entry| entry.range.start);
         let mut reach = 0;
         for entry in &mut entries {
@@ -153,9 +172,9 @@ mod tests {
         ranges.mark(110..200);
         ranges.mark(29..41);
         assert_eq!(changed(&watched), [true, true, true, true, false]);
-        assert_eq!(ranges.len(), 1, "what is changed leaves the table");
+        assert!(ranges.len() <= 2, "what is changed leaves the table");
         drop(watched);
-        assert_eq!(ranges.len(), 0, "nothing costs more than a load");
+        assert_eq!((ranges.len(), ranges.outdated.load(Ordering::SeqCst)), (0, 0), "nothing costs more than a load");
     }
 
     #[test]
@@ -193,7 +212,7 @@ mod tests {
                 }
             }
             let left = watched.iter().flatten().filter(|one| !one.is_changed()).count();
-            prop_assert_eq!(ranges.len(), left);
+            prop_assert!(left <= ranges.len() && ranges.len() <= (2 * left).max(1));
         }
     }
 }

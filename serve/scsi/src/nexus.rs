@@ -259,6 +259,13 @@ fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
     parties.iter().map(|party| party.renew(true)).collect()
 }
 
+impl Drop for Nexus {
+    fn drop(&mut self) {
+        // Copies that nobody waits for hold the nexus until they are over.
+        self.state.device.links(self.state.serial()).iter().for_each(|link| link.party.copies().reset());
+    }
+}
+
 impl std::fmt::Debug for Nexus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Nexus").field("id", &self.state.id).finish_non_exhaustive()

@@ -372,3 +372,24 @@ fn whoever_gives_up_a_command_has_no_operation_in_progress() {
         device.remove_unit(0).await;
     });
 }
+
+#[test]
+fn a_copy_in_the_background_ends_with_its_nexus() {
+    on_reactor(|| async {
+        let world = World::new();
+        let device = world.device("iqn.a");
+        let slow = || world.unit(Arc::new(Memory::new(SIZE).slow(Duration::from_millis(2))), B512e);
+        device.add_unit(0, slow()).unwrap();
+        device.add_unit(1, slow()).unwrap();
+        let host = Host::new(&device, "iqn.host").await;
+        host.write(0, 512, 0, &pattern(8 << 20, 7)).await;
+        let token = host.populate(0, &[(0, 16384)]).await;
+        let list = write_list(1, 0, &token, &[(0, 16384)]);
+        assert_eq!(host.write_using(1, 9, &list).await.status, Status::Good);
+        drop(host);
+        // Whoever takes the unit away waits for its end, which is near.
+        device.remove_unit(1).await;
+        let written = device.units()[0].1.target().counters().totals.read_bytes;
+        assert!(written < 8 << 20, "{written} bytes were read");
+    });
+}
