@@ -153,6 +153,8 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter::once;
+
     use proptest::prelude::*;
 
     fn changed(watched: &[Arc<WatchedRange>]) -> Vec<bool> {
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn a_range_outlives_the_object_it_was_of() {
         let ranges = Arc::new(Ranges::default());
-        let watched = ranges.add([0..10].into_iter()).remove(0);
+        let watched = ranges.add(once(0..10)).remove(0);
         drop(ranges);
         assert!(!watched.is_changed());
         assert_eq!(watched.range(), 0..10);
@@ -194,7 +196,8 @@ mod tests {
             dropped in prop::collection::vec(any::<bool>(), 30),
         ) {
             let ranges = Arc::new(Ranges::default());
-            let mut watched: Vec<_> = spans.iter().map(|(start, len)| ranges.add([*start..start + len].into_iter()).pop()).collect();
+            let watch = |(start, len): &(u64, u64)| ranges.add(once(*start..start + len)).pop();
+            let mut watched: Vec<_> = spans.iter().map(watch).collect();
             for (one, dropped) in watched.iter_mut().zip(dropped) {
                 if dropped {
                     one.take();
