@@ -33,6 +33,8 @@ pub(crate) struct Open {
     pub protocol: &'static str,
     pub access: Access,
     pub share: Access,
+    /// Whether that holds also for those who ignore what others deny.
+    pub excludes_all: bool,
     pub lease: Option<LeaseKey>,
     pub on_close: Option<Link>,
     pub recall: Arc<dyn Recall>,
@@ -45,6 +47,7 @@ pub(crate) struct Open {
 pub(crate) struct Opens {
     places: SmallVec<[Option<Open>; 1]>,
     free: Vec<u32>,
+    excluding: u32,
 }
 
 impl Opens {
@@ -76,7 +79,13 @@ impl Opens {
         self.iter().find(|(_, open)| open.id == id).map(|(at, _)| at)
     }
 
+    /// How many there are whose denials hold for all.
+    pub fn excluding(&self) -> u32 {
+        self.excluding
+    }
+
     pub fn add(&mut self, open: Open) -> u32 {
+        self.excluding += u32::from(open.excludes_all);
         if let Some(at) = self.free.pop() {
             self.places[at as usize] = Some(open);
             return at;
@@ -87,7 +96,8 @@ impl Opens {
 
     pub fn remove(&mut self, at: u32) -> Option<Open> {
         let open = self.places.get_mut(at as usize)?.take();
-        if open.is_some() {
+        if let Some(open) = &open {
+            self.excluding -= u32::from(open.excludes_all);
             self.free.push(at);
         }
         open

@@ -47,6 +47,9 @@ pub struct OpenRequest {
     pub share: Access,
     /// Whether it is let in although others deny it: programs of POSIX do not expect to be kept out.
     pub ignores_denials: bool,
+    /// Whether what it denies is denied also to those who ignore denials, and nobody is to cache the file meanwhile: it is a
+    /// disk, whose data only its user understands.
+    pub excludes_all: bool,
     /// Whether all data goes (`O_TRUNC`, `FILE_OVERWRITE`, `FILE_SUPERSEDE`).
     pub overwrites: bool,
     /// The file goes when this open is closed, by this name.
@@ -176,8 +179,11 @@ impl FileState {
             true => Ok(Some(Attempt::Wait)),
             false => Err(Error::NotYet { file, by }),
         };
-        if !request.ignores_denials && self.shares.conflict(request.access, request.share) {
+        let is_minded = |open: &Open| !request.ignores_denials || open.excludes_all;
+        let conflicts = self.shares.conflict(request.access, request.share);
+        if conflicts && (!request.ignores_denials || self.opens.excluding() > 0) {
             let rivals = self.opens.iter().filter(|(_, open)| exclude(mode, (open.access, open.share)));
+            let rivals = rivals.filter(|(_, open)| is_minded(open));
             let (mut ended, mut kept, mut by) = (Vec::new(), None, None);
             for (place, open) in rivals {
                 match open.aside {
@@ -193,14 +199,14 @@ impl FileState {
             if let Some(kept) = kept {
                 return not_yet(kept);
             }
-            let contended = self.leases.contend(&Toll::EXCLUDED, lease, context);
-            if self.purge(&contended.purge, context) {
-                return Ok(None);
+            if let Some(by) = by {
+                let contended = self.leases.contend(&Toll::EXCLUDED, lease, context);
+                if self.purge(&contended.purge, context) {
+                    return Ok(None);
+                }
+                return if contended.must_wait { Ok(Some(Attempt::Wait)) } else { Err(Error::Sharing { file, by }) };
             }
-            return match (contended.must_wait, by) {
-                (true, _) => Ok(Some(Attempt::Wait)),
-                (false, by) => Err(Error::Sharing { file, by: by.expect("the counts are those of the opens") }),
-            };
+            assert!(request.ignores_denials, "the counts are those of the opens");
         }
         let toll = match (request.overwrites, request.access) {
             (true, _) => Toll::OVERWRITE,
@@ -249,6 +255,7 @@ impl FileState {
             protocol: request.protocol,
             access: request.access,
             share: request.share,
+            excludes_all: request.excludes_all,
             lease: lease.map(|(key, _)| key),
             on_close: request.delete_on_close.clone(),
             recall: request.recall.clone(),

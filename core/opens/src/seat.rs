@@ -75,7 +75,8 @@ impl FileSeat {
         let word = word.with(Summary::RANGES, ranges).with(Summary::DELETE_PENDING, state.pending.is_some());
         let word = word.with(Summary::UNSENT, !state.unsent.is_empty()).with(Summary::DEAD, state.dead);
         let mandatory = state.locks.as_ref().is_some_and(|locks| locks.has_mandatory());
-        let word = word.with(Summary::EVICTED, state.evicted).with(Summary::MANDATORY, mandatory).word();
+        let word = word.with(Summary::EVICTED, state.evicted).with(Summary::MANDATORY, mandatory);
+        let word = word.with(Summary::DISK, state.opens.excluding() > 0).word();
         if self.summary.load(Ordering::Relaxed) != word {
             self.summary.store(word, Ordering::SeqCst);
             // Pairs with the fence of `summary_after`: of one who is granted a lease and reads, and one who writes and

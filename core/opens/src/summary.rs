@@ -1,14 +1,14 @@
 //! What a read or write has to know of its file, in one word that is loaded without a lock.
 //!
 //! ```text
-//!   63            32 31               10 9 8   7    6      5      4        3      2 1 0
-//!  | number of the  |                  |M|E| dead|unsent|delete|breaking|ranges| H W R |
-//!  | only lease     |                  |
+//!   63            32 31             11 10 9 8   7    6      5      4        3      2 1 0
+//!  | number of the  |                | D|M|E| dead|unsent|delete|breaking|ranges| H W R |
+//!  | only lease     |                |
 //! ```
 //!
 //! The number is that of the only lease of the file that holds anything, so that its own opens see that nobody else has
 //! one; 0 where there are several. E: an open was closed by somebody else, so each has to look whether it is the one.
-//! M: one of the ranges is NT's, and so mandatory.
+//! M: one of the ranges is NT's, and so mandatory. D: an open excludes all, as the file is a disk to it.
 //!
 //! Invariant: the word is written under the file's lock at the end of each act, before anything is granted.
 
@@ -27,6 +27,7 @@ impl Summary {
     pub const DEAD: Self = Self(1 << 7);
     pub const EVICTED: Self = Self(1 << 8);
     pub const MANDATORY: Self = Self(1 << 9);
+    pub const DISK: Self = Self(1 << 10);
 
     pub fn of_leases(holds: [bool; 4], number: u32) -> Self {
         let flags = [Self::READ, Self::WRITE, Self::HANDLE, Self::BREAKING];

@@ -85,6 +85,11 @@ impl Seat {
         self.file.summary().any(Summary::RANGES)
     }
 
+    /// Whether the file is a disk to somebody at this moment, so that nothing of it is to be cached.
+    pub fn is_disk(&self) -> bool {
+        self.file.summary().any(Summary::DISK)
+    }
+
     pub(crate) fn gone(&self) -> Error {
         Error::NoOpen { open: self.open }
     }

@@ -94,6 +94,7 @@ impl Client {
             access,
             share: Access::ALL,
             ignores_denials: !self.honours_denials,
+            excludes_all: false,
             overwrites,
             delete_on_close: None,
             lease: None,

@@ -36,6 +36,7 @@ fn request(client: u64, recall: &Arc<Silent>) -> OpenRequest {
         access: Access::READ.and(Access::WRITE),
         share: Access::READ,
         ignores_denials: false,
+        excludes_all: false,
         overwrites: false,
         delete_on_close: None,
         lease: None,

@@ -55,6 +55,7 @@ pub struct MOpen {
     pub client: ClientId,
     pub access: Access,
     pub share: Access,
+    pub excludes_all: bool,
     pub lease: Option<LeaseKey>,
     pub on_close: Option<Link>,
     pub aside: Option<(u128, Duration, bool)>,
@@ -267,10 +268,8 @@ impl MFile {
                     && open.access != Access::NONE
                     && (denies(request.access, open.share) || denies(open.access, request.share))
             };
-            let rivals: Vec<MOpen> = match request.ignores_denials {
-                true => Vec::new(),
-                false => self.opens.iter().filter(is_rival).cloned().collect(),
-            };
+            let is_minded = |open: &&MOpen| !request.ignores_denials || open.excludes_all;
+            let rivals: Vec<MOpen> = self.opens.iter().filter(is_rival).filter(is_minded).cloned().collect();
             let not_yet = if request.waits_for_kept { Outcome::Wait } else { Outcome::Refused("not yet") };
             if !rivals.is_empty() {
                 let ended: Vec<&MOpen> =
@@ -306,6 +305,7 @@ impl MFile {
             client: request.client,
             access: request.access,
             share: request.share,
+            excludes_all: request.excludes_all,
             lease: key,
             on_close: request.delete_on_close.clone(),
             aside: None,

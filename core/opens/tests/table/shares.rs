@@ -106,6 +106,30 @@ fn local_programs_may_ignore_denials_and_are_seen_all_the_same() {
 }
 
 #[test]
+fn a_disk_is_nobody_elses_to_change_and_is_read_past_caches() {
+    let (table, told) = (Table::new(Settings::default()), Default::default());
+    let local = |access| OpenRequest { ignores_denials: true, ..request(2, access, &told) };
+    let disk = OpenRequest { share: R, excludes_all: true, ..request(1, R.and(W), &told) };
+    let writer = open(&table, &local(W));
+    assert!(matches!(ask(&table, &disk, seconds(0)), Poll::Ready(Err(Error::Sharing { .. }))));
+    table.close(&writer.seat, seconds(0)).expect("it is open");
+    let reader = open(&table, &local(R));
+    assert!(!reader.seat.is_disk());
+    let disk = open(&table, &disk);
+    assert!(reader.seat.is_disk(), "also to those who had it open before");
+    for access in [W, D, R.and(W)] {
+        assert!(matches!(ask(&table, &local(access), seconds(0)), Poll::Ready(Err(Error::Sharing { .. }))));
+    }
+    let second = open(&table, &local(R));
+    assert!(second.seat.is_disk());
+    table.check();
+    table.close(&disk.seat, seconds(0)).expect("it is open");
+    assert!(!second.seat.is_disk());
+    open(&table, &local(W));
+    table.check();
+}
+
+#[test]
 fn a_file_that_is_to_go_refuses_and_goes_with_its_last_close() {
     let (table, told) = (Table::new(Settings::default()), Default::default());
     let first = open(&table, &request(1, D, &told));

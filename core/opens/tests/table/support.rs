@@ -66,6 +66,7 @@ pub fn request(client: u128, access: Access, told: &Arc<Told>) -> OpenRequest {
         access,
         share: Access::ALL,
         ignores_denials: false,
+        excludes_all: false,
         overwrites: false,
         delete_on_close: None,
         lease: None,

@@ -129,6 +129,7 @@ impl World {
             access,
             share,
             ignores_denials: is_posix && self.chance(30),
+            excludes_all: !is_posix && self.chance(15),
             overwrites: self.chance(15),
             delete_on_close: self
                 .chance(if self.theme == Theme::Comings { 40 } else { 6 })

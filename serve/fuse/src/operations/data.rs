@@ -54,8 +54,12 @@ impl<S: FileService> Channel<S> {
     /// The kernel drops pages of a range before it sends a direct write, and not again after one that is asynchronous. A
     /// page that is read in between would stay as it was before. So a file that is open for direct writes is not kept
     /// through what is opened meanwhile, and what it kept before is dropped at the next opening after them.
-    pub(super) fn open_flags(&self, node: u64, flags: u32) -> u32 {
-        let cache = if has(flags, OFlags::DIRECT) {
+    ///
+    /// A file that is a disk to somebody is read past the kernel's pages: what is written to it passes them by.
+    pub(super) fn open_flags(&self, node: u64, flags: u32, is_disk: bool) -> u32 {
+        let cache = if is_disk {
+            FOPEN_DIRECT_IO
+        } else if has(flags, OFlags::DIRECT) {
             FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES
         } else {
             match self.connection.nodes.keep(node) {
@@ -86,8 +90,9 @@ impl<S: FileService> Channel<S> {
         }
         let seat = self.seat(header, id, access(mode), mode.truncate).await?;
         let handle = self.open_in(&caller(header), id, mode, &seat).await?;
+        let is_disk = seat.is_disk();
         let number = self.number(header.node, handle, seat, flags);
-        let answer = Answer::of(|writer| open(writer, number, self.open_flags(header.node, flags)));
+        let answer = Answer::of(|writer| open(writer, number, self.open_flags(header.node, flags, is_disk)));
         Ok(answer.with_handle(header.node, number))
     }
 

@@ -236,10 +236,11 @@ impl<S: FileService> Channel<S> {
     /// The answer that names a file and its open handle.
     fn opened(&self, found: &Attributes, handle: S::Handle, seat: Seat, flags: u32) -> Answer {
         let node = self.connection.nodes.add(found.id);
+        let is_disk = seat.is_disk();
         let handle = self.number(node, handle, seat, flags);
         let answer = Answer::of(|writer| {
             entry(writer, node, found, &self.connection.timeouts);
-            open(writer, handle, self.open_flags(node, flags));
+            open(writer, handle, self.open_flags(node, flags, is_disk));
         });
         answer.with_node(node).with_handle(node, handle)
     }

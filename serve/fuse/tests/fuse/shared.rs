@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use holdfast_device::IoSlice;
 use holdfast_device::reactor::clock;
 use holdfast_fuse::{MountSettings, Opens};
 use holdfast_opens::*;
-use holdfast_volume::service::{Caller, FileId, FileService};
+use holdfast_volume::service::{Caller, FileId, FileService, OpenMode};
 
 use crate::programs::Program;
 use crate::support::{Memory, Scene, start_reactor};
@@ -79,6 +80,7 @@ impl Other {
             access: Access::READ.and(Access::WRITE),
             share: ALL,
             ignores_denials: false,
+            excludes_all: false,
             overwrites: false,
             delete_on_close: None,
             lease: None,
@@ -278,6 +280,48 @@ fn denials_keep_programs_out_where_that_is_wished() {
         assert_eq!(error(fs::remove_file(scene.path(name))), expected);
         other.close(&seat);
     }
+}
+
+/// Writes to a file by another way than the mount.
+fn overwrite(scene: &Scene, file: FileId, bytes: &'static [u8]) {
+    let (service, reactor) = (scene.service.clone(), start_reactor("write"));
+    let write = move || async move {
+        let mode = OpenMode { read: true, write: true, truncate: false };
+        let handle = service.open(&Caller::default(), file, mode).await.expect("opened");
+        service.write(&handle, 0, IoSlice::padded(bytes), bytes.len()).await.expect("written");
+        service.close(handle).await.expect("closed");
+    };
+    reactor.call(write).wait().expect("it ran");
+    reactor.stop();
+}
+
+#[test]
+fn a_disk_is_read_past_what_the_kernel_keeps_and_changed_by_no_program() {
+    let Some((scene, other)) = scene() else { return };
+    let file = id(&scene, "file").expect("it is there");
+    fs::write(scene.path("other"), b"other").expect("written");
+    assert_eq!(fs::read(scene.path("file")).expect("read"), b"content");
+    closed(&scene);
+    let seat = other.open(&OpenRequest { share: Access::READ, excludes_all: true, ..other.request(file) });
+    let reader = File::open(scene.path("file")).expect("it may be read");
+    for content in [b"CONTENT", b"CoNtEnT"] {
+        overwrite(&scene, file, content);
+        let mut found = [0; 7];
+        std::os::unix::fs::FileExt::read_exact_at(&reader, &mut found, 0).expect("read");
+        assert_eq!(&found, content);
+        assert_eq!(fs::read(scene.path("file")).expect("read"), content);
+    }
+    drop(reader);
+    let busy = |done: std::io::Result<()>| done.err().and_then(|error| error.raw_os_error()) == Some(16);
+    assert!(busy(File::options().write(true).open(scene.path("file")).map(drop)));
+    assert!(busy(File::create(scene.path("file")).map(drop)));
+    assert!(busy(fs::rename(scene.path("file"), scene.path("renamed"))));
+    assert!(busy(fs::rename(scene.path("other"), scene.path("file"))));
+    assert!(busy(fs::remove_file(scene.path("file"))));
+    assert_eq!(Program::start().ask(&format!("truncate {} 3", scene.path("file").display())), "EBUSY");
+    assert_eq!(fs::read(scene.path("file")).expect("read"), b"CoNtEnT");
+    other.close(&seat);
+    fs::write(scene.path("file"), b"again").expect("it is a file like any");
 }
 
 #[test]
