@@ -227,6 +227,17 @@ impl Jobs {
         shrinks.filter_map(shown).collect()
     }
 
+    /// Jobs that restore files of a volume where they are, and which.
+    pub(crate) fn restores(&self, volume: Uuid) -> Vec<(u64, String)> {
+        let inner = self.inner();
+        let of_volume = inner.table.jobs.iter().filter(|record| record.spec.target.id == volume);
+        let path = |record: &Record| {
+            let restoring = record.spec.restoring.as_ref().filter(|restoring| restoring.to.is_none())?;
+            Some((record.id, restoring.path.clone()))
+        };
+        of_volume.filter_map(path).collect()
+    }
+
     /// A job that goes over the same volume, and is of another kind.
     pub(crate) fn beside(&self, spec: &JobSpec) -> Option<(u64, JobKind)> {
         let inner = self.inner();

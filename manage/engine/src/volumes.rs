@@ -13,6 +13,7 @@ mod adopt;
 mod create;
 mod damage;
 mod destroy;
+mod file_objects;
 mod integrity;
 mod journal;
 mod known;
@@ -31,6 +32,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,7 +47,7 @@ use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, counted, natural_or
 use holdfast_opens::Table;
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
-use holdfast_volume::service::Time;
+use holdfast_volume::service::{FileId, Time};
 use holdfast_volume::{CachedDevice, ErrorKind, Settings, Verb, Volume, VolumeError, WallClock};
 
 use crate::engine::{Engine, OpenPool};
@@ -53,6 +55,8 @@ use crate::error::{ApiResult, conflict, from_pool, not_found};
 use crate::spaces::{parse_path, space_size};
 pub(crate) use crate::volumes::acl::administrator;
 pub(crate) use crate::volumes::damage::{DamageWatch, LostBlock};
+use crate::volumes::file_objects::Shared;
+pub(crate) use crate::volumes::file_objects::{FoundFile, HeldDisk, NewDisk, disks_within, in_use};
 pub use crate::volumes::journal::JournalAsked;
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mapped::Asking;
@@ -91,6 +95,8 @@ struct OpenVolume {
     mounted: Option<Mounted>,
     /// Who has its mount hand over what it keeps.
     asking: Asking,
+    /// Files of it that clients use as disks.
+    disks: BTreeMap<FileId, Shared>,
 }
 
 /// A volume of a pool in service.
@@ -178,7 +184,7 @@ impl LiveVolume {
 
 impl OpenPool {
     /// The volumes of the pool, by name.
-    pub(crate) fn volumes(&self) -> MutexGuard<'_, std::collections::BTreeMap<String, LiveVolume>> {
+    pub(crate) fn volumes(&self) -> MutexGuard<'_, BTreeMap<String, LiveVolume>> {
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -456,7 +462,14 @@ impl Engine {
             return Err(conflict(&object, message, "restore the space from a backup"));
         }
         let opens = Arc::new(Table::new(holdfast_opens::Settings::default()));
-        Ok(OpenVolume { volume, opens, _claim: claim, mounted: None, asking: Asking::default() })
+        Ok(OpenVolume {
+            volume,
+            opens,
+            _claim: claim,
+            mounted: None,
+            asking: Asking::default(),
+            disks: BTreeMap::new(),
+        })
     }
 
     /// Unmounts and closes all volumes of a pool, and forgets them until it is opened again.
@@ -495,7 +508,8 @@ impl Engine {
 
     async fn close_volume(&self, open: &OpenPool, live: LiveVolume) {
         let object = open.volume_object(&live.known);
-        let Some(OpenVolume { volume, _claim: claim, mounted, .. }) = live.open else { return };
+        let Some(OpenVolume { volume, _claim: claim, mounted, disks, .. }) = live.open else { return };
+        self.end_disks(disks.into_values()).await;
         if let Some(mounted) = mounted
             && let Some(why) = end_mount(mounted).await
         {

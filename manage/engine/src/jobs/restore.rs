@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, JobChanged, JobKind, RestoreSnapshot};
 use holdfast_model::{ByteSize, counted};
-use holdfast_volume::Volume;
 use holdfast_volume::service::FileKind;
+use holdfast_volume::{ErrorKind, Volume};
 use jiff::Timestamp;
 
 use super::control::{Control, ResumePoint};
@@ -18,7 +18,9 @@ use super::steered::Steered;
 use super::volumes::volume_of;
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict};
-use crate::volumes::{BEFORE, Notice, Revert, Unreverted, find_any, from_snapshot, from_volume, no_file, stamp};
+use crate::volumes::{
+    BEFORE, Notice, Revert, Unreverted, disks_within, find_any, from_snapshot, from_volume, in_use, no_file, stamp,
+};
 
 impl Engine {
     /// Has files of a volume be as a snapshot has them: answers with the job that does it, the one that is there already
@@ -87,6 +89,7 @@ impl Engine {
         let object = format!("volume {path}");
         let gone = || conflict(&object, "it is not open", "see the health of its pool");
         let volume = open.volume_of(known.id).ok_or_else(gone)?;
+        let serving = volume.clone();
         let (asked, from, towards) = (snapshot.clone(), below.clone(), to.clone());
         let found = self.on_reactor(move || async move {
             let view = volume.open_snapshot(&asked)?;
@@ -101,6 +104,9 @@ impl Engine {
         let (is_there, goes) = found.await?.map_err(|error| from_snapshot(path, &snapshot, &error))?;
         if !is_there {
             return Err(no_file(path, &snapshot, &below));
+        }
+        if to.is_none() {
+            self.refuse_restored_disks(serving, &below, &object).await?;
         }
         let to = to.unwrap_or_default();
         match goes {
@@ -173,6 +179,13 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
     let volume = volume_of(site, target)?;
     let name = site.open.volume_name(target.id);
     let about = |named: &str, error: &holdfast_volume::VolumeError| Cut::Failed(from_snapshot(&name, named, error));
+    if to.is_none() {
+        // A file may have become one since the job was asked for.
+        let disks = disks_within(&volume, &[], path).await.map_err(|error| about(snapshot, &error))?;
+        if !disks.is_empty() {
+            return Err(Cut::Failed(in_use(&target.object().to_string(), &disks)));
+        }
+    }
     if let Some(keep) = keep {
         keep_before(site, target, control, (&volume, &name, keep)).await?;
     }
@@ -204,6 +217,9 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
         Err(Unreverted::Failed(failed)) => {
             let mut told = from_volume(object, &failed.error);
             told.message = format!("{}: {}; {}", failed.at, told.message, failed.extent());
+            if failed.error.kind == ErrorKind::Busy {
+                told.next_action = "'holdfast lun remove' first".into();
+            }
             if told.code == Code::NoSpace {
                 told.next_action = "destroy snapshots that are not needed, or let the volume grow".into();
             }

@@ -78,8 +78,10 @@ pub(crate) enum Backing {
     File {
         /// The volume's id.
         volume: Uuid,
-        /// Where the file is in it, from the root on.
-        path: String,
+        /// The number of the file in it.
+        number: u64,
+        /// What tells it from earlier files of that number.
+        generation: u32,
     },
 }
 
@@ -280,7 +282,7 @@ mod tests {
             qos: Qos { max_iops: Some(5), ..Qos::default() },
         };
         let file = KnownLun {
-            on: Backing::File { volume: Uuid::from_u128(3), path: "a/b".into() },
+            on: Backing::File { volume: Uuid::from_u128(3), number: 65, generation: 2 },
             blocks: LunBlocks::default(),
             read_only: false,
             qos: Qos::default(),

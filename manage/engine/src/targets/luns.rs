@@ -13,12 +13,15 @@ use holdfast_block::Target;
 use holdfast_device::reactor::clock;
 use holdfast_model::Uuid;
 use holdfast_scsi::{Device, LogicalBlocks, Unit, UnitSettings};
+use holdfast_volume::service::FileId;
 
 use super::known::{Backing, KnownLun, KnownTarget};
+use super::objects::Named;
 use super::{DRAIN_TIMEOUT, reservation_key, target_object};
 use crate::engine::{Engine, Live, OpenPool};
 use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::pools::parse_name;
+use crate::volumes::HeldDisk;
 
 /// LUNs of a target, at most, and their highest number: what all initiators look at.
 const MOST_LUNS: u16 = 256;
@@ -28,6 +31,8 @@ pub(super) struct LiveLun {
     pub(super) unit: Arc<Unit>,
     /// The size that they know of.
     pub(super) size_bytes: u64,
+    /// The file that it is, if it is one.
+    pub(super) file: Option<HeldDisk>,
     /// What initiators were told last of how full its ground is, and as of when.
     pub(super) room: super::looks::RoomTold,
 }
@@ -38,7 +43,11 @@ pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>) {
         if tokio::time::timeout(DRAIN_TIMEOUT, device.remove_unit(number)).await.is_err() {
             tracing::warn!("commands to LUN {number} of {} are still being finished", device.name());
         }
-        drop(lun);
+        let LiveLun { unit, file, .. } = lun;
+        drop(unit);
+        if let Some(file) = file {
+            file.release().await;
+        }
     }
 }
 
@@ -83,8 +92,26 @@ impl Engine {
             let message = format!("{number} is no LUN");
             return Err(ApiError::invalid(&object, message, "choose 0 to 255").at("lun"));
         }
-        let named = self.named_object(&object, &request.backing, request.size_bytes);
-        let named = named.map_err(|error| if error.field.is_some() { error } else { error.at("backing") })?;
+        let named = self.named_object(&object, &request.backing, request.size_bytes).await;
+        let mut named = named.map_err(|error| if error.field.is_some() { error } else { error.at("backing") })?;
+        let made = named.made.take().map(|found| (named.open.clone(), found));
+        let done = self.make_named_lun(name, request, before, named).await;
+        if done.is_err()
+            && let Some((open, found)) = made
+        {
+            self.unmake_file(&open, &found).await;
+        }
+        done
+    }
+
+    async fn make_named_lun(
+        &self,
+        name: &str,
+        request: AddLun,
+        before: KnownTarget,
+        named: Named,
+    ) -> ApiResult<LunChanged> {
+        let object = target_object(name);
         if let Some(number) = self.same_lun(&object, &before, &named.on, &named.path, &request)? {
             return Ok(LunChanged { changed: false, lun: self.lun(name, number)? });
         }
@@ -178,6 +205,22 @@ impl Engine {
         luns.into_iter().find(|(_, _, lun)| lun.on == *on).map(|(target, number, _)| (target, number))
     }
 
+    /// The LUNs that are files of a volume: the target, the number, and the file.
+    pub(crate) fn luns_on_volume(&self, volume: Uuid) -> Vec<(String, u16, FileId)> {
+        let live = self.live();
+        let mut found = Vec::new();
+        for target in live.targets.values() {
+            for (number, lun) in &target.known.luns {
+                if let Backing::File { volume: on, number: file, generation } = lun.on
+                    && on == volume
+                {
+                    found.push((target.known.name.clone(), *number, FileId { number: file, generation }));
+                }
+            }
+        }
+        found
+    }
+
     /// `TARGET/NUMBER` of the LUN that stands for a space.
     pub(crate) fn lun_on_space(&self, space: Uuid) -> Option<(String, u16)> {
         self.lun_of(&Backing::Space(space))
@@ -205,7 +248,7 @@ impl Engine {
             self.events.emit(Severity::Error, &target.lun_object(number), &cause, &next);
         }
         let size_bytes = unit.target().info().geometry.size_bytes;
-        Ok(LiveLun { unit, size_bytes, room: Default::default() })
+        Ok(LiveLun { unit, size_bytes, file: object.file, room: Default::default() })
     }
 
     /// Shows a LUN to initiators.

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Condition};
 use holdfast_block::ObjectService;
-use holdfast_model::{Provisioning, Uuid};
+use holdfast_model::{ByteSize, Provisioning, Uuid};
+use holdfast_volume::object_id;
+use holdfast_volume::service::FileId;
 
 use super::known::{Backing, KnownLun};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, not_found};
-use crate::spaces::parse_path;
+use crate::spaces::{parse_path, whole_blocks};
+use crate::volumes::{FoundFile, HeldDisk, NewDisk};
 
 /// An object that is open for a LUN.
 pub(super) struct Object {
@@ -19,6 +22,8 @@ pub(super) struct Object {
     pub(super) service: Arc<ObjectService>,
     /// Whether room is taken as needed and given back.
     pub(super) thin: bool,
+    /// The file that is open for it.
+    pub(super) file: Option<HeldDisk>,
 }
 
 /// What a request names.
@@ -31,6 +36,8 @@ pub(super) struct Named {
     pub(super) path: String,
     /// The id that initiators know it by. A space has its own, also where it was a LUN before.
     pub(super) id: Uuid,
+    /// The file, where it was made for this.
+    pub(super) made: Option<FoundFile>,
 }
 
 impl Engine {
@@ -38,10 +45,9 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it cannot be a LUN.
-    pub(super) fn named_object(&self, object: &str, text: &str, size_bytes: Option<u64>) -> ApiResult<Named> {
+    pub(super) async fn named_object(&self, object: &str, text: &str, size_bytes: Option<u64>) -> ApiResult<Named> {
         if text.contains(':') {
-            let message = "files of volumes cannot be LUNs";
-            return Err(ApiError::invalid(object, message, "name a space: POOL/SPACE"));
+            return self.named_file(text, size_bytes).await;
         }
         let path = parse_path(text)?;
         if size_bytes.is_some() {
@@ -54,7 +60,19 @@ impl Engine {
             let message = format!("volume {volume} lies on space {path}");
             return Err(conflict(object, message, "name another space"));
         }
-        Ok(Named { open, on: Backing::Space(record.uuid), path: path.to_string(), id: record.uuid })
+        Ok(Named { open, on: Backing::Space(record.uuid), path: path.to_string(), id: record.uuid, made: None })
+    }
+
+    /// A file of a volume; with a size it is made where there is none.
+    async fn named_file(&self, text: &str, size_bytes: Option<u64>) -> ApiResult<Named> {
+        let new = size_bytes.map(|size_bytes| NewDisk { size_bytes: whole_blocks(size_bytes), allocates: false });
+        let (open, found) = self.find_file(text, new).await?;
+        let FoundFile { volume, file, path, is_new } = &found;
+        let path = format!("{}:{path}", open.volume_name(*volume));
+        let on = Backing::File { volume: *volume, number: file.number, generation: file.generation };
+        let id = object_id(*volume, *file);
+        let made = is_new.then_some(found);
+        Ok(Named { open, on, path, id, made })
     }
 
     /// Makes what a LUN stands for larger. False if it has that size already.
@@ -69,9 +87,15 @@ impl Engine {
                 let path = format!("{}/{}", open.name(), record.name);
                 Ok(self.enlarge_space(&path, size_bytes).await?.changed)
             }
-            Backing::File { .. } => {
-                let message = "files of volumes do not grow as LUNs";
-                Err(conflict(format!("LUN of {}", known.path), message, "run the version that added it"))
+            Backing::File { volume, number, generation } => {
+                let file = FileId { number: *number, generation: *generation };
+                let held = self.open_file_disk(open, *volume, file).await?;
+                let changed = held.grow(whole_blocks(size_bytes)).await;
+                held.release().await;
+                if changed == Ok(true) {
+                    tracing::info!("LUN of {} has {}", known.path, ByteSize(size_bytes));
+                }
+                changed
             }
         }
     }
@@ -87,11 +111,13 @@ impl Engine {
                     let cause = if there { "its space is not open" } else { "its space is gone" };
                     return Err(Condition::new(cause, "see the health of its pool"));
                 };
-                Ok(Object { service, thin: space.record().provisioning == Provisioning::Thin })
+                Ok(Object { service, thin: space.record().provisioning == Provisioning::Thin, file: None })
             }
-            Backing::File { .. } => {
-                let cause = "it is a file of a volume, which this version does not serve";
-                Err(Condition::new(cause, "run the version that added it"))
+            Backing::File { volume, number, generation } => {
+                let file = FileId { number: *number, generation: *generation };
+                let held = self.open_file_disk(open, *volume, file).await;
+                let held = held.map_err(|error| Condition::new(error.message, error.next_action))?;
+                Ok(Object { service: held.disk.service.clone(), thin: true, file: Some(held) })
             }
         }
     }

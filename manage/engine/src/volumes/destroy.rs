@@ -52,6 +52,11 @@ impl Engine {
                 let next = "see 'holdfast job list', and wait for its end, or cancel it";
                 return Err(conflict(object, "a job repairs it offline", next));
             }
+            open.refuse_file_disks(volume.id, &object)?;
+            if let Some((target, number, _)) = engine.luns_on_volume(volume.id).first() {
+                let next = format!("'holdfast lun remove {target} {number}' first");
+                return Err(conflict(object, format!("LUN {target}/{number} is a file of it"), next));
+            }
             engine.cancel_jobs_of(open.pool.id(), Some(volume.id)).await?;
             engine.end_volume(&open, &name, &object).await?;
             Ok(Changed { changed: true, message: format!("{object} is destroyed") })

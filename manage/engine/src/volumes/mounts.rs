@@ -13,13 +13,14 @@ use holdfast_model::Uuid;
 use holdfast_opens::Table;
 use holdfast_volume::{Browsed, Volume};
 
+use super::file_objects::{Shared, in_use};
 use super::known::KnownMount;
 use super::{CLOSE_TIMEOUT, KNOWN_FOR, LiveVolume};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict};
 
 /// What a volume is called in its table of opens, which is its own.
-const VOLUME_IN_TABLE: u64 = 0;
+pub(super) const VOLUME_IN_TABLE: u64 = 0;
 
 impl Engine {
     /// Mounts a volume, now and whenever it is opened.
@@ -253,6 +254,11 @@ pub(crate) async fn take_away(open: &OpenPool, id: Uuid, force: bool) -> ApiResu
         let mut volumes = open.volumes();
         let live = volumes.values_mut().find(|live| live.known.id == id && live.open.is_some());
         let live = live.ok_or_else(|| conflict(&object, "it is not open", "see the health of its pool"))?;
+        let disks = live.open.iter().flat_map(|open| open.disks.values());
+        let disks: Vec<String> = disks.map(Shared::path).collect();
+        if !disks.is_empty() {
+            return Err(in_use(&object, &disks));
+        }
         live.is_away = true;
         live.known.name.clone()
     };

@@ -365,6 +365,7 @@ impl<'a> Revert<'a> {
         };
         self.notices.push(Notice::Name(dir, name.to_vec()));
         if !is_directory {
+            let _kept = self.keep_off(dir, name).await?;
             self.done.removed += 1;
             return Ok(gone(self.is.remove(&administrator(), dir, name, Remove::File).await)?);
         }
@@ -391,6 +392,7 @@ impl<'a> Revert<'a> {
                     levels.push((directory.id, entry.name));
                     break;
                 }
+                let _kept = self.is.keep_off_objects(entry.id)?;
                 gone(self.is.remove(&administrator(), directory.id, &entry.name, Remove::File).await)?;
                 self.done.removed += 1;
             }
@@ -545,6 +547,7 @@ impl<'a> Revert<'a> {
             Err(error) if error.kind == ErrorKind::Exists => {}
             named => return Ok(named.map(drop)?),
         }
+        let _kept = self.keep_off(dir, name).await?;
         self.is.link(&administrator(), id, dir, &apart).await?;
         let named = self.is.rename(&administrator(), (dir, &apart), (dir, name), Rename::Replace).await;
         if named.is_err() {
@@ -603,6 +606,7 @@ impl<'a> Revert<'a> {
         if is.change == was.change {
             return Ok(());
         }
+        let _kept = self.is.keep_off_objects(is.id)?;
         let mut differs = false;
         if was.kind == FileKind::Regular {
             // What programs wrote to mapped memory comes before, and not over what is restored.
@@ -623,6 +627,7 @@ impl<'a> Revert<'a> {
 
     /// Has what holds what it held be as it was beside that.
     async fn restored(&mut self, is: FileId, was: &Attributes) -> Step<()> {
+        let _kept = self.is.keep_off_objects(is)?;
         if self.set_attributes(is, was).await? {
             self.done.restored += 1;
             self.notices.push(Notice::File(is));

@@ -5,12 +5,18 @@ use holdfast_volume::service::{
     Attributes, DosAttributes, FileId, FileKind, FileService, ReparsePoint, SecurityParts, SetAttributes, SetMode,
     SetTime, Stream,
 };
-use holdfast_volume::{ErrorKind, VolumeError};
+use holdfast_volume::{ErrorKind, KeptOff, VolumeError};
 
 use super::super::acl::administrator;
 use super::{Revert, Step};
 
 impl Revert<'_> {
+    /// Keeps the file of a name from being a disk; refused if it is one.
+    pub(super) async fn keep_off(&self, dir: FileId, name: &[u8]) -> Step<Option<KeptOff>> {
+        let found = self.is.lookup(&administrator(), dir, name).await?;
+        Ok(found.map(|found| self.is.keep_off_objects(found.id)).transpose()?)
+    }
+
     /// Has a file have the attributes that it had; answers whether any differed.
     pub(super) async fn set_attributes(&mut self, is: FileId, was: &Attributes) -> Step<bool> {
         let mut differs = self.set_extended(is, was).await? | self.set_streams(is, was).await?;

@@ -1,0 +1,271 @@
+//! Files of a real engine's volume as disks: made, shared, kept from everybody else, and given back.
+
+use holdfast_api::{CreateSnapshot, CreateSpace, CreateVolume, JobState, LayoutKind, RestoreSnapshot, SetPace};
+use holdfast_device::{Device, Durability, IoBuf};
+use holdfast_volume::service::Caller;
+
+use super::*;
+use crate::jobs::tests::Rig;
+
+const MIB: u64 = 1 << 20;
+const NAME: &str = "tank/files";
+const SPARSE: Option<NewDisk> = Some(NewDisk { size_bytes: 4 * MIB, allocates: false });
+
+struct Scene {
+    engine: Arc<Engine>,
+    open: Arc<OpenPool>,
+    volume: Arc<Volume>,
+}
+
+impl Scene {
+    async fn new(rig: &Rig) -> Self {
+        let engine = rig.with_spaces(&[]).await;
+        let space = CreateSpace {
+            name: NAME.into(),
+            layout: LayoutKind::Mirror,
+            copies: None,
+            parity: None,
+            columns: None,
+            interleave_bytes: None,
+            size_bytes: 64 * MIB,
+            thin: false,
+            journal_bytes: None,
+            integrity: None,
+            enclosure_aware: false,
+        };
+        let request = CreateVolume { name: NAME.into(), space: Some(space), on: None, case_sensitive: false };
+        engine.create_volume(request).await.unwrap();
+        let (open, known) = engine.open_volume_at(NAME).unwrap();
+        let volume = open.volume_of(known.id).unwrap();
+        Self { engine, open, volume }
+    }
+
+    /// Does something with the files of the volume.
+    async fn with<T: Send + 'static>(
+        &self,
+        act: impl AsyncFnOnce(Arc<Volume>, Caller) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        let volume = self.volume.clone();
+        self.engine.on_reactor(move || async move { act(volume, Caller::default()).await }).await.unwrap()
+    }
+
+    async fn make(&self, text: &str) -> FoundFile {
+        self.engine.find_file(text, SPARSE).await.unwrap().1
+    }
+
+    async fn attach(&self, found: &FoundFile) -> ApiResult<HeldDisk> {
+        self.engine.open_file_disk(&self.open, found.volume, found.file).await
+    }
+
+    async fn fill(&self, held: &HeldDisk, byte: u8) {
+        let object = held.disk.object.clone();
+        let written = self.engine.on_reactor(move || async move {
+            let mut buf = IoBuf::new(64 << 10);
+            buf.fill(byte);
+            object.write(0, buf.freeze(), Durability::Durable).await
+        });
+        written.await.unwrap().unwrap();
+    }
+
+    /// How an attempt to open a file that asks for this ends for whoever is not told of denials.
+    fn asks(&self, found: &FoundFile, access: Access) -> bool {
+        let opens = {
+            let volumes = self.open.volumes();
+            volumes["files"].open.as_ref().unwrap().opens.clone()
+        };
+        let key = Opens::new(opens.clone(), VOLUME_IN_TABLE).key(found.file);
+        let request = OpenRequest {
+            file: key,
+            client: ClientId(7),
+            protocol: "test",
+            access,
+            share: Access::ALL,
+            ignores_denials: true,
+            excludes_all: false,
+            overwrites: false,
+            delete_on_close: None,
+            lease: None,
+            waits_for_kept: false,
+            recall: Arc::new(Nothing),
+        };
+        match opens.poll_open(&request, &mut Waiting::new(), reactor::clock().now(), Waker::noop()) {
+            Poll::Ready(Ok(Opening::Opened(opened))) => {
+                assert_eq!(opened.seat.is_disk(), !self.open.file_disks(found.volume).is_empty());
+                stand_up(&opens, &opened.seat);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_made_shared_kept_from_others_and_given_back() {
+    let rig = Rig::new();
+    let scene = Scene::new(&rig).await;
+    let Scene { engine, open, .. } = &scene;
+    let refused = engine.find_file("tank/files:/disk", None).await.err().unwrap();
+    assert_eq!(refused.code, Code::NotFound, "{refused}");
+    for wrong in ["tank/files", "tank/files:", "tank/files:/", ":disk"] {
+        assert_eq!(engine.find_file(wrong, None).await.err().unwrap().code, Code::Invalid, "{wrong}");
+    }
+    let odd = Some(NewDisk { size_bytes: 4097, allocates: false });
+    assert_eq!(engine.find_file("tank/files:/odd", odd).await.err().unwrap().field.as_deref(), Some("size_bytes"));
+    assert_eq!(engine.find_file("tank/files:/none/odd", SPARSE).await.err().unwrap().code, Code::NotFound);
+    let found = scene.make("tank/files:disk").await;
+    assert!(found.is_new && found.path == "/disk", "{}", found.path);
+    assert!(!scene.make("tank/files:/disk").await.is_new);
+    let other = Some(NewDisk { size_bytes: MIB, allocates: false });
+    let refused = engine.find_file("tank/files:/disk", other).await.err().unwrap();
+    assert!(refused.message.contains("4 MiB, not 1 MiB"), "{refused}");
+    assert!(scene.asks(&found, Access::WRITE));
+    let (disk, again) = (scene.attach(&found).await.unwrap(), scene.attach(&found).await.unwrap());
+    assert!(Arc::ptr_eq(&disk.disk, &again.disk));
+    assert_eq!(open.file_disks(found.volume), ["/disk"]);
+    scene.fill(&disk, 7).await;
+    assert!(
+        scene.asks(&found, Access::READ) && !scene.asks(&found, Access::WRITE) && !scene.asks(&found, Access::DELETE)
+    );
+    assert_eq!(disk.grow(8 * MIB).await, Ok(true));
+    assert_eq!(disk.grow(8 * MIB).await, Ok(false));
+    assert_eq!(disk.grow(4 * MIB).await.unwrap_err().code, Code::Invalid);
+    assert_eq!(disk.disk.object.geometry().size_bytes, 8 * MIB);
+    again.release().await;
+    assert!(!scene.asks(&found, Access::WRITE), "another one has it");
+    disk.release().await;
+    assert!(scene.asks(&found, Access::WRITE) && scene.asks(&found, Access::DELETE));
+    // One that is dropped is given back, too.
+    drop(scene.attach(&found).await.unwrap());
+    for _ in 0..500 {
+        if open.file_disks(found.volume).is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(open.file_disks(found.volume), Vec::<String>::new());
+    let file = found.file;
+    let read = scene.with(async move |volume, caller| {
+        let mode = OpenMode { read: true, write: false, truncate: false };
+        let handle = volume.open(&caller, file, mode).await?;
+        let bytes = volume.read(&handle, 0, 128 << 10).await?.to_vec();
+        volume.close(handle).await.map(|()| bytes)
+    });
+    let read = read.await.unwrap();
+    assert!(read[..64 << 10].iter().all(|byte| *byte == 7) && read[64 << 10..].iter().all(|byte| *byte == 0));
+    // One that was made for nothing goes, one that was there stays.
+    let made = Some(NewDisk { size_bytes: MIB, allocates: true });
+    let (_, made) = engine.find_file("tank/files:/made", made).await.unwrap();
+    engine.unmake_file(open, &made).await;
+    assert_eq!(engine.find_file("tank/files:/made", None).await.err().unwrap().code, Code::NotFound);
+    let (_, found) = engine.find_file("tank/files:/disk", None).await.unwrap();
+    engine.unmake_file(open, &found).await;
+    engine.find_file("tank/files:/disk", None).await.unwrap();
+    let much = Some(NewDisk { size_bytes: 1 << 40, allocates: true });
+    assert_eq!(engine.find_file("tank/files:/much", much).await.err().unwrap().code, Code::NoSpace);
+    assert_eq!(engine.find_file("tank/files:/much", None).await.err().unwrap().code, Code::NotFound, "nothing is left");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_is_neither_destroyed_nor_taken_away_while_files_of_it_are_disks_and_closing_ends_them() {
+    let rig = Rig::new();
+    let scene = Scene::new(&rig).await;
+    let Scene { engine, open, .. } = &scene;
+    let found = scene.make("tank/files:/disk").await;
+    let disk = scene.attach(&found).await.unwrap();
+    scene.fill(&disk, 3).await;
+    let refused = engine.destroy_volume(NAME.into(), true, true).await.unwrap_err();
+    assert!(refused.message.contains("clients use /disk as a disk"), "{refused}");
+    let refused = crate::volumes::take_away(open, found.volume, true).await.unwrap_err();
+    assert!(refused.message.contains("clients use /disk as a disk"), "{refused}");
+    engine.export_pool("tank".into()).await.unwrap();
+    let gone = disk.disk.object.clone();
+    let asked = engine.on_reactor(move || async move { gone.read(0, IoBuf::new(4096)).await.map(drop) });
+    assert_eq!(asked.await.unwrap().unwrap_err().kind, holdfast_device::IoErrorKind::Gone);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
+    let rig = Rig::new();
+    let scene = Scene::new(&rig).await;
+    let Scene { engine, .. } = &scene;
+    scene
+        .with(async |volume, caller| {
+            let new = NewFile { kind: FileKind::Directory, mode: 0o755, target: b"" };
+            let dir = volume.create(&caller, volume.root(), b"dir", &new).await?.id;
+            volume.create(&caller, dir, b"below", &new).await.map(drop)
+        })
+        .await
+        .unwrap();
+    let found = scene.make("tank/files:/dir/below/disk").await;
+    scene.engine.find_file("tank/files:/other", SPARSE).await.unwrap();
+    engine.create_snapshot(NAME.into(), CreateSnapshot { name: "then".into() }).await.unwrap();
+    let disk = scene.attach(&found).await.unwrap();
+    scene.fill(&disk, 9).await;
+    let file = found.file;
+    scene
+        .with(async move |volume, caller| {
+            // By another name, too.
+            let dir = volume.lookup(&caller, volume.root(), b"dir").await?.unwrap().id;
+            volume.link(&caller, file, dir, b"linked").await.map(drop)
+        })
+        .await
+        .unwrap();
+    let restore = |path: &str, to: Option<&str>| {
+        let request =
+            RestoreSnapshot { path: path.into(), to: to.map(Into::into), keep: false, pace: SetPace::default() };
+        engine.restore_snapshot(NAME.into(), "then".into(), request, true)
+    };
+    for path in ["/", "/dir", "/dir/below", "/dir/below/disk"] {
+        let refused = restore(path, None).await.unwrap_err();
+        assert!(refused.message.contains("as a disk"), "{path}: {refused}");
+        assert!(refused.next_action.contains("lun remove"), "{refused}");
+    }
+    for (path, to) in [("/other", None), ("/dir/below/disk", Some("/copy"))] {
+        let job = restore(path, to).await.unwrap().job;
+        for _ in 0..500 {
+            if engine.job(job.id).unwrap().state == JobState::Done {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(engine.job(job.id).unwrap().state, JobState::Done, "{path}");
+    }
+    // Where it is found only on the way, it stays all the same.
+    let (was, is) = (scene.volume.open_snapshot("then").unwrap(), scene.volume.clone());
+    let halted = engine.on_reactor(move || async move {
+        struct Goes;
+        impl holdfast_volume::Steps for Goes {
+            fn step(&self, _: u64) -> std::pin::Pin<Box<dyn Future<Output = bool> + '_>> {
+                Box::pin(async { true })
+            }
+            fn done(&self, _: u64) {}
+        }
+        let tell = |_| -> std::pin::Pin<Box<dyn Future<Output = ()>>> { Box::pin(async {}) };
+        crate::volumes::Revert::new(("then", &was), &is, &Goes, &tell).run("/dir", None).await.map(drop)
+    });
+    match halted.await.unwrap() {
+        Err(crate::volumes::Unreverted::Failed(failed)) => assert_eq!(failed.error.kind, ErrorKind::Busy),
+        other => panic!("{other:?}"),
+    }
+    let object = disk.disk.object.clone();
+    let kept = engine.on_reactor(move || async move { object.read(0, IoBuf::new(4096)).await.unwrap().to_vec() });
+    assert!(kept.await.unwrap().iter().all(|byte| *byte == 9));
+    disk.release().await;
+    engine.shutdown().await;
+}
+
+#[test]
+fn paths_are_below_those_that_they_begin_with_by_whole_names() {
+    for (path, above, expected) in [
+        ("/a/b", "/", true),
+        ("/a/b", "/a", true),
+        ("/a/b", "a/", true),
+        ("/a/b", "/a/b", true),
+        ("/ab", "/a", false),
+        ("/a", "/a/b", false),
+    ] {
+        assert_eq!(is_within(path.as_bytes(), above), expected, "{path} {above}");
+    }
+}
