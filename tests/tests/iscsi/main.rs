@@ -2,5 +2,6 @@
 //!
 //! What drives the tests is held to another target first (`peer.rs`, `host.rs`): a test that fails against ours alone is our fault.
 
+mod files;
 mod host;
 mod peer;
