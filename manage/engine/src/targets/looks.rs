@@ -54,7 +54,7 @@ fn room_of(open: &OpenPool, space: &Space, threshold_percent: u8) -> Option<Room
 impl Engine {
     /// Tells initiators of LUNs whose size or room changed.
     pub(crate) async fn look_at_luns(&self) -> ApiResult<()> {
-        let mut due: Vec<(String, u16, Arc<Unit>, Arc<OpenPool>, Arc<Space>)> = Vec::new();
+        let mut due: Vec<(Arc<Unit>, Arc<OpenPool>, Arc<Space>)> = Vec::new();
         {
             let mut live = self.live_mut();
             if live.targets.is_empty() {
@@ -78,12 +78,12 @@ impl Engine {
                     let Some(space) = open.space_with(*space) else { continue };
                     if lun.unit.settings().thin && lun.room.is_due(*sequence) {
                         lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence };
-                        due.push((target.known.name.clone(), *number, lun.unit.clone(), open.clone(), space));
+                        due.push((lun.unit.clone(), open.clone(), space));
                     }
                 }
             }
         }
-        for (_, _, unit, open, space) in due {
+        for (unit, open, space) in due {
             let threshold = self.alerts_of(&open).of_luns();
             let room = self.blocking(move || room_of(&open, &space, threshold)).await?;
             unit.set_room(room);
