@@ -163,10 +163,11 @@ mod tests {
         target
     }
 
-    fn merged(ours: &[KnownTarget], gone: &[GoneTarget], documents: Vec<Document>) -> Merged {
-        let targets = ours.iter().map(|target| (target.id, target.clone())).collect();
+    fn merged(ours: &[&KnownTarget], gone: &[&GoneTarget], documents: Vec<Document>) -> Merged {
+        let targets = ours.iter().map(|target| (target.id, (*target).clone())).collect();
+        let gone: Vec<GoneTarget> = gone.iter().map(|gone| (*gone).clone()).collect();
         let kept = Kept { pool: HERE, documents, unreadable: vec![], salvaged: false };
-        merge(&Here { targets: &targets, gone }, &kept)
+        merge(&Here { targets: &targets, gone: &gone }, &kept)
     }
 
     fn document(target: &KnownTarget) -> Document {
@@ -181,27 +182,24 @@ mod tests {
     #[test]
     fn the_newer_of_two_documents_holds() {
         let (old, new) = (known(1, 3, &[HERE]), known(1, 4, &[HERE, AWAY]));
-        assert_eq!(
-            merged(&[old.clone()], &[], vec![document(&new)]),
-            Merged { take: vec![new.clone()], ..Merged::default() }
-        );
+        assert_eq!(merged(&[&old], &[], vec![document(&new)]), Merged { take: vec![new.clone()], ..Merged::default() });
         let write = vec![(new.id, Some(document(&new)))];
-        assert_eq!(merged(&[new.clone()], &[], vec![document(&old)]), Merged { write, ..Merged::default() });
-        assert_eq!(merged(&[new.clone()], &[], vec![document(&new)]), Merged::default());
+        assert_eq!(merged(&[&new], &[], vec![document(&old)]), Merged { write, ..Merged::default() });
+        assert_eq!(merged(&[&new], &[], vec![document(&new)]), Merged::default());
         assert_eq!(merged(&[], &[], vec![document(&new)]), Merged { take: vec![new], ..Merged::default() });
     }
 
     #[test]
     fn a_lun_that_was_removed_here_while_its_pool_was_away_is_removed_there() {
         let (old, new) = (known(1, 3, &[HERE, AWAY]), known(1, 4, &[AWAY]));
-        assert_eq!(merged(&[new.clone()], &[], vec![document(&old)]).write, [(new.id, None)]);
+        assert_eq!(merged(&[&new], &[], vec![document(&old)]).write, [(new.id, None)]);
     }
 
     #[test]
     fn what_was_changed_on_two_nodes_is_told_and_not_put_together() {
         let (ours, mut theirs) = (known(1, 3, &[HERE]), known(1, 3, &[HERE]));
         theirs.open = true;
-        let found = merged(&[ours.clone()], &[], vec![document(&theirs)]);
+        let found = merged(&[&ours], &[], vec![document(&theirs)]);
         assert_eq!((found.differ, found.write), (vec![ours.id], vec![(ours.id, Some(document(&ours)))]));
     }
 
@@ -209,10 +207,10 @@ mod tests {
     fn what_was_removed_elsewhere_is_gone_here() {
         let (whole, mut left) = (known(1, 3, &[HERE, AWAY]), known(1, 4, &[AWAY]));
         left.luns = BTreeMap::from([(1, lun(AWAY))]);
-        assert_eq!(merged(&[whole], &[], vec![]), Merged { take: vec![left], ..Merged::default() });
+        assert_eq!(merged(&[&whole], &[], vec![]), Merged { take: vec![left], ..Merged::default() });
         let alone = known(1, 3, &[HERE]);
-        assert_eq!(merged(&[alone.clone()], &[], vec![]).drop, [alone.id]);
-        assert_eq!(merged(&[known(1, 3, &[AWAY]), known(2, 1, &[])], &[], vec![]), Merged::default());
+        assert_eq!(merged(&[&alone], &[], vec![]).drop, [alone.id]);
+        assert_eq!(merged(&[&known(1, 3, &[AWAY]), &known(2, 1, &[])], &[], vec![]), Merged::default());
     }
 
     #[test]
@@ -234,22 +232,22 @@ mod tests {
     fn a_destroyed_target_does_not_come_back_with_a_pool_that_was_away() {
         let old = known(1, 3, &[HERE, AWAY]);
         let gone = end(&old, &[HERE, AWAY]);
-        let found = merged(&[], &[gone.clone()], vec![document(&old)]);
+        let found = merged(&[], &[&gone], vec![document(&old)]);
         assert_eq!((found.take.len(), found.write), (0, vec![(old.id, None)]));
         assert_eq!(found.gone, [end(&old, &[AWAY])]);
-        assert_eq!(merged(&[], &[end(&old, &[HERE])], vec![document(&old)]).gone, []);
+        assert_eq!(merged(&[], &[&end(&old, &[HERE])], vec![document(&old)]).gone, []);
         // It was changed elsewhere since.
-        let found = merged(&[], &[gone], vec![document(&known(1, 7, &[HERE, AWAY]))]);
+        let found = merged(&[], &[&gone], vec![document(&known(1, 7, &[HERE, AWAY]))]);
         assert_eq!((found.take.len(), found.gone), (1, vec![]));
     }
 
     #[test]
     fn a_target_that_was_destroyed_elsewhere_is_gone_here() {
         let ours = known(1, 3, &[HERE, AWAY]);
-        let found = merged(&[ours.clone()], &[], vec![Document::Gone(end(&ours, &[AWAY]))]);
+        let found = merged(&[&ours], &[], vec![Document::Gone(end(&ours, &[AWAY]))]);
         assert_eq!((found.drop, found.gone, found.write), (vec![ours.id], vec![end(&ours, &[AWAY])], vec![]));
         let newer = known(1, 9, &[HERE]);
-        let found = merged(&[newer.clone()], &[], vec![Document::Gone(end(&ours, &[AWAY]))]);
+        let found = merged(&[&newer], &[], vec![Document::Gone(end(&ours, &[AWAY]))]);
         assert_eq!((found.drop, found.write), (vec![], vec![(newer.id, Some(document(&newer)))]));
     }
 
@@ -257,7 +255,7 @@ mod tests {
     fn of_two_targets_of_one_name_the_second_waits() {
         let (ours, mut theirs) = (known(1, 3, &[AWAY]), known(2, 1, &[HERE]));
         theirs.name = ours.name.clone();
-        let found = merged(&[ours.clone()], &[], vec![document(&theirs)]);
+        let found = merged(&[&ours], &[], vec![document(&theirs)]);
         assert_eq!((found.take.len(), found.wait), (0, vec![(theirs, ours.name)]));
     }
 }
