@@ -152,8 +152,12 @@ impl<T: Copy> Intervals<T> {
 
     /// Takes the range of this number away, which begins at `start`.
     pub fn remove(&mut self, start: u64, id: u64) {
-        self.root = self.cut(self.root, (start, id));
-        if self.root == NIL {
+        // The only one is gone without a list of free places.
+        let is_only = self.root != NIL && self.len() == 1 && self.key(self.root) == (start, id);
+        if !is_only {
+            self.root = self.cut(self.root, (start, id));
+        }
+        if is_only || self.root == NIL {
             *self = Self::default();
         }
     }

@@ -22,7 +22,7 @@
 //!  summary.rs   the word                                   effects.rs   breaks to send, tasks to wake
 //!  settings.rs  limits                                     common.rs    what files share
 //!  key.rs       files, clients, owners                     error.rs     what is refused
-//!  link.rs      by which name a file goes
+//!  link.rs      by which name a file goes                  holders.rs   who holds locks of a file
 //! ```
 //!
 //! It knows no protocol, keeps no time, starts no thread and does no I/O. A request that has to wait is `Pending`: its
@@ -52,6 +52,7 @@ mod deadlock;
 mod effects;
 mod error;
 mod gate;
+mod holders;
 mod intervals;
 mod key;
 mod leases;

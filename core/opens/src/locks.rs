@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::deadlock::{Blockers, MAX_BLOCKERS};
 use crate::error::Limit;
+use crate::holders::Holders;
 use crate::intervals::Intervals;
 use crate::key::{OpenId, Owner};
 use crate::queue::WaitingLock;
@@ -100,8 +101,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Locks {
     exclusive: Intervals<Holder>,
     shared: Intervals<Holder>,
-    /// Sorted by range and number.
-    held: BTreeMap<Holder, SmallVec<[Held; 1]>>,
+    held: Holders,
     flocks: BTreeMap<OpenId, (bool, Duration)>,
     next: u64,
     count: usize,
@@ -124,7 +124,11 @@ impl Locks {
 
     fn info(&self, found: Option<(ByteRange, u64, Holder)>) -> Option<LockInfo> {
         let (range, id, holder) = found?;
-        let held = self.held[&holder].iter().find(|held| held.id == id).expect("what is in a tree is held");
+        let held = self
+            .held
+            .get(&holder)
+            .and_then(|list| list.iter().find(|held| held.id == id))
+            .expect("what is in a tree is held");
         Some(LockInfo { kind: holder.kind, owner: holder.owner, range, exclusive: held.exclusive, since: held.since })
     }
 
@@ -198,7 +202,7 @@ impl Locks {
     /// Whether one of NT is held.
     pub fn has_mandatory(&self) -> bool {
         // They come first in the order of holders.
-        self.held.first_key_value().is_some_and(|(holder, _)| holder.kind == LockKind::Nt)
+        self.held.iter().next().is_some_and(|(holder, _)| holder.kind == LockKind::Nt)
     }
 
     /// Takes a lock that nothing is in the way of.
@@ -234,7 +238,7 @@ impl Locks {
         if !range.is_nowhere() {
             self.tree(exclusive).insert(range, id, holder);
         }
-        let list = self.held.entry(holder).or_default();
+        let list = self.held.entry(holder);
         let at = list.partition_point(|held| (held.range, held.id) < (range, id));
         list.insert(at, Held { range, exclusive, id, since });
     }
@@ -343,7 +347,7 @@ impl Locks {
     /// The POSIX owners of a client that hold locks.
     pub fn owners_of(&self, client: crate::key::ClientId) -> Vec<Holder> {
         let at = |key| Holder { kind: LockKind::Posix, owner: LockOwner::Posix(Owner { client, key }) };
-        self.held.range(at(0)..=at(u128::MAX)).map(|(holder, _)| *holder).collect()
+        self.held.within(at(0)..=at(u128::MAX)).copied().collect()
     }
 
     /// The first `most` locks.
@@ -373,7 +377,8 @@ impl Locks {
         self.shared.check();
         let mut counted = self.flocks.len();
         let (mut exclusive, mut shared) = (0, 0);
-        for (holder, list) in &self.held {
+        self.held.check();
+        for (holder, list) in self.held.iter() {
             assert!(!list.is_empty() && list.is_sorted_by_key(|held| (held.range, held.id)));
             counted += list.len();
             for held in list.iter().filter(|held| !held.range.is_nowhere()) {

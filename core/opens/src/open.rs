@@ -95,11 +95,14 @@ impl Opens {
     }
 
     pub fn remove(&mut self, at: u32) -> Option<Open> {
-        let open = self.places.get_mut(at as usize)?.take();
-        if let Some(open) = &open {
-            self.excluding -= u32::from(open.excludes_all);
+        let open = self.places.get_mut(at as usize)?.take()?;
+        self.excluding -= u32::from(open.excludes_all);
+        // The last place is none any more, as mostly the only one.
+        if at as usize + 1 == self.places.len() && self.free.is_empty() {
+            self.places.pop();
+        } else {
             self.free.push(at);
         }
-        open
+        Some(open)
     }
 }
