@@ -126,11 +126,11 @@ impl TargetEvents {
     /// How many were not told since the last that was; none if this one is not to be told.
     fn is_told(&self, who: &str) -> Option<u64> {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        if failing.len() >= MOST_FAILING {
-            failing.retain(|_, one| one.told.elapsed() < TELL_EVERY);
-        }
         if failing.len() >= MOST_FAILING && !failing.contains_key(who) {
-            return None;
+            failing.retain(|_, one| one.told.elapsed() < TELL_EVERY);
+            if failing.len() >= MOST_FAILING {
+                return None;
+            }
         }
         let now = Instant::now();
         match failing.get_mut(who) {
