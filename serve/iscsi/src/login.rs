@@ -314,7 +314,11 @@ impl Login {
         if first && !discovery {
             text::push(out, "TargetPortalGroupTag", &way.group.to_string());
         }
-        for (key, _) in pairs {
+        for (key, value) in pairs {
+            // libiscsi says again who it is, when it goes on without CHAP.
+            if !first && leading.says(key, value) {
+                continue;
+            }
             if self.seen.iter().any(|seen| seen == key) {
                 return Err(Refusal::initiator("a key was negotiated twice"));
             }
@@ -328,7 +332,7 @@ impl Login {
         }
         for (key, value) in pairs {
             let answer = match *key {
-                _ if Leading::has(key) && first => continue,
+                _ if Leading::has(key) && (first || leading.says(key, value)) => continue,
                 _ if Leading::has(key) => return Err(Refusal::initiator("a name came after the first text")),
                 "InitiatorAlias" => {
                     self.alias = Some(value[..value.floor_char_boundary(255)].to_owned());

@@ -36,6 +36,16 @@ impl Leading {
         Ok(Self { initiator, target, way: Way::default() })
     }
 
+    /// Whether it has this value of a key.
+    pub(super) fn says(&self, key: &str, value: &str) -> bool {
+        match key {
+            "InitiatorName" => normal(value) == self.initiator,
+            "TargetName" => self.target.as_ref().is_some_and(|target| *target == normal(value)),
+            "SessionType" => value == if self.target.is_some() { "Normal" } else { "Discovery" },
+            _ => false,
+        }
+    }
+
     /// Asks for the way.
     pub(super) fn find_way(&mut self, gate: &dyn Gate) -> Result<(), Refusal> {
         self.way = gate.way(&self.initiator, self.target.as_deref()).map_err(|closed| match closed {

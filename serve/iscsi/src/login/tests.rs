@@ -166,8 +166,11 @@ fn a_login_that_changes_its_mind_is_refused() {
     ] {
         assert_eq!(status(&begin().take(&changed, &[], &server)), 0x0200, "{changed:?}");
     }
-    let (step, _) = exchange(&mut begin(), &server, TO_FULL, &NAMES[..1]);
-    assert_eq!(status(&step), 0x0200, "a name twice");
+    let other = [("InitiatorName", "iqn.2001-04.com.example:another")];
+    let (step, _) = exchange(&mut begin(), &server, TO_FULL, &other);
+    assert_eq!(status(&step), 0x0200, "another name");
+    let (step, _) = exchange(&mut begin(), &server, TO_FULL, &NAMES);
+    assert_eq!(status(&step), 0, "the same names again");
     let mut login = begin();
     exchange(&mut login, &server, STAGE_OPERATIONAL << 2, &[("MaxBurstLength", "512")]);
     let (step, _) = exchange(&mut login, &server, TO_FULL, &[("MaxBurstLength", "1024")]);
