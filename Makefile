@@ -89,6 +89,7 @@ soak: console
 	HOLDFAST_SEEDS=7000 $(CARGO) test --package holdfast-volume
 	HOLDFAST_SEEDS=100000 $(CARGO) test --package holdfast-opens
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture snapshots::snapshots_are
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test iscsi -- --nocapture kill
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_SOAK=1 $(CARGO) test --package holdfast-tests --test suites -- --nocapture --test-threads 1
 
 fuzz: packages

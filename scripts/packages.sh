@@ -27,6 +27,9 @@ install_programs() {
         [ -x "$tools/bin/$name" ] || cargo install --quiet --locked --root "$tools" "$program" </dev/null ||
             echo "$name could not be installed: its test is left out" >&2
     done
+    # A host for tests of iSCSI, emulated. Without it they are left out.
+    "$(dirname "$0")/machine.sh" "$(mkdir -p "$tools" && cd "$tools" && pwd)/machine" ||
+        echo "no machine could be made: tests with the initiator of a kernel are left out" >&2
 }
 
 if [ -z "$missing" ]; then

@@ -12,6 +12,59 @@ use std::time::Duration;
 use crate::nbd::{Client, NbdError};
 use crate::random::{Random, mix};
 
+/// A client with one request at a time.
+pub trait Blocks {
+    /// Reads `len` bytes from `offset`.
+    ///
+    /// # Errors
+    /// If the server refuses, or the connection is lost.
+    fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, NbdError>;
+
+    /// Writes `data` at `offset`; with `fua` it is durable when answered.
+    ///
+    /// # Errors
+    /// If the server refuses, or the connection is lost.
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), NbdError>;
+
+    /// Makes what was answered so far durable.
+    ///
+    /// # Errors
+    /// If the server refuses, or the connection is lost.
+    fn flush(&mut self) -> Result<(), NbdError>;
+
+    /// Makes a range read as zeros, and gives it back where `discard` says so.
+    ///
+    /// # Errors
+    /// If the server refuses, or the connection is lost.
+    fn zero(&mut self, offset: u64, len: u32, discard: bool) -> Result<(), NbdError>;
+}
+
+impl Blocks for Client {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, NbdError> {
+        Client::read(self, offset, len)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), NbdError> {
+        Client::write(self, offset, data, fua)
+    }
+
+    fn flush(&mut self) -> Result<(), NbdError> {
+        Client::flush(self)
+    }
+
+    fn zero(&mut self, offset: u64, len: u32, discard: bool) -> Result<(), NbdError> {
+        if discard { self.trim(offset, len) } else { self.write_zeroes(offset, len) }
+    }
+}
+
+/// Makes a client.
+pub type Connect<'a> = &'a (dyn Fn() -> Result<Box<dyn Blocks>, NbdError> + Sync);
+
+/// Makes clients of `export` at the unix socket `path`.
+fn over_nbd(path: &Path, export: &str) -> impl Fn() -> Result<Box<dyn Blocks>, NbdError> + Sync {
+    move || Ok(Box::new(Client::connect(path, export)?))
+}
+
 /// Unit of histories.
 pub const BLOCK_BYTES: usize = 4096;
 /// The most blocks that a request covers.
@@ -145,12 +198,20 @@ impl Load {
     /// # Panics
     /// If a read returns what it must not, or a request is refused that must not be.
     pub fn run_with(&self, socket: &Path, export: &str, random: &mut Random, refusals: Refusals) -> Done {
+        self.run_on(&over_nbd(socket, export), random, refusals)
+    }
+
+    /// As [`run_with`](Self::run_with), with other clients.
+    ///
+    /// # Panics
+    /// If a read returns what it must not, or a request is refused that must not be.
+    pub fn run_on(&self, connect: Connect<'_>, random: &mut Random, refusals: Refusals) -> Done {
         let seeds: Vec<_> = self.regions.iter().map(|_| random.next_u64()).collect();
         std::thread::scope(|scope| {
             let clients = seeds.into_iter().enumerate().map(|(region, seed)| {
                 scope.spawn(move || {
                     let mut done = Done::default();
-                    let lost = self.client(socket, export, region, Random::new(seed), refusals, &mut done);
+                    let lost = self.client(connect, region, Random::new(seed), refusals, &mut done);
                     match lost {
                         Err(NbdError::Lost(_) | NbdError::Refused(SHUT_DOWN)) => done,
                         Err(NbdError::Refused(number)) => panic!("a request was refused with {number}"),
@@ -172,16 +233,15 @@ impl Load {
 
     fn client(
         &self,
-        socket: &Path,
-        export: &str,
+        connect: Connect<'_>,
         region: usize,
         mut random: Random,
         refusals: Refusals,
         done: &mut Done,
     ) -> Result<std::convert::Infallible, NbdError> {
-        let mut client = Client::connect(socket, export)?;
+        let mut client = connect()?;
         loop {
-            match self.request(&mut client, region, &mut random, done) {
+            match self.request(&mut *client, region, &mut random, done) {
                 Err(NbdError::Refused(number)) if refusals == Refusals::Expected && number != SHUT_DOWN => {
                     done.refused += 1;
                     std::thread::sleep(AFTER_REFUSAL);
@@ -196,7 +256,7 @@ impl Load {
 
     fn request(
         &self,
-        client: &mut Client,
+        client: &mut dyn Blocks,
         region: usize,
         random: &mut Random,
         done: &mut Done,
@@ -222,7 +282,7 @@ impl Load {
 
     fn write(
         &self,
-        client: &mut Client,
+        client: &mut dyn Blocks,
         region: usize,
         blocks: std::ops::Range<u64>,
         fua: bool,
@@ -253,7 +313,7 @@ impl Load {
     /// Zeros, by a write of them or by a discard: both read as zeros from then on.
     fn zero(
         &self,
-        client: &mut Client,
+        client: &mut dyn Blocks,
         region: usize,
         blocks: std::ops::Range<u64>,
         discard: bool,
@@ -266,16 +326,12 @@ impl Load {
         };
         let offset = (first + blocks.start) * BLOCK_BYTES as u64;
         let len = ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32;
-        if discard {
-            client.trim(offset, len)?
-        } else {
-            client.write_zeroes(offset, len)?
-        }
+        client.zero(offset, len, discard)?;
         lock(&self.regions[region]).blocks[range].iter_mut().for_each(History::answer);
         Ok(())
     }
 
-    fn read(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
+    fn read(&self, client: &mut dyn Blocks, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
         let first = lock(&self.regions[region]).first;
         let data = client
             .read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
@@ -294,7 +350,7 @@ impl Load {
     }
 
     /// A flush covers what was answered on any connection before it.
-    fn flush(&self, client: &mut Client) -> Result<(), NbdError> {
+    fn flush(&self, client: &mut dyn Blocks) -> Result<(), NbdError> {
         let answered = |region: &Mutex<Region>| {
             lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>()
         };
@@ -318,7 +374,15 @@ impl Load {
     /// # Panics
     /// If the connection is lost.
     pub fn check(&self, socket: &Path, export: &str, times: usize) -> Vec<String> {
-        let Checked { mut faults, unreadable } = self.look(socket, export, times);
+        self.check_on(&over_nbd(socket, export), times)
+    }
+
+    /// As [`check`](Self::check), with another client.
+    ///
+    /// # Panics
+    /// If the connection is lost.
+    pub fn check_on(&self, connect: Connect<'_>, times: usize) -> Vec<String> {
+        let Checked { mut faults, unreadable } = self.look_on(connect, times);
         faults.extend(unreadable.into_iter().map(|block| format!("block {block} cannot be read")));
         faults
     }
@@ -328,17 +392,21 @@ impl Load {
     /// # Panics
     /// If the connection is lost.
     pub fn look(&self, socket: &Path, export: &str, times: usize) -> Checked {
+        self.look_on(&over_nbd(socket, export), times)
+    }
+
+    fn look_on(&self, connect: Connect<'_>, times: usize) -> Checked {
         let mut checked = Checked::default();
-        let mut client = Client::connect(socket, export).expect("the export is there");
+        let mut client = connect().expect("it is served");
         for region in &self.regions {
             let mut region = lock(region);
             let count = region.blocks.len() as u64;
             for from in (0..count).step_by(STEP_BLOCKS as usize) {
                 let blocks = from..(from + STEP_BLOCKS).min(count);
                 for _ in 0..times {
-                    if !region.look(&mut client, blocks.clone(), &mut checked) {
+                    if !region.look(&mut *client, blocks.clone(), &mut checked) {
                         for block in blocks.clone() {
-                            if !region.look(&mut client, block..block + 1, &mut checked) {
+                            if !region.look(&mut *client, block..block + 1, &mut checked) {
                                 checked.unreadable.push(region.first + block);
                             }
                         }
@@ -354,7 +422,7 @@ impl Load {
 
 impl Region {
     /// Whether blocks can be read; if so, they are compared and settled.
-    fn look(&mut self, client: &mut Client, blocks: std::ops::Range<u64>, checked: &mut Checked) -> bool {
+    fn look(&mut self, client: &mut dyn Blocks, blocks: std::ops::Range<u64>, checked: &mut Checked) -> bool {
         let len = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
         let data = match client.read((self.first + blocks.start) * BLOCK_BYTES as u64, len) {
             Ok(data) => data,

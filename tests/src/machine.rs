@@ -87,7 +87,7 @@ impl Machine {
             "echo InitiatorName={INITIATOR} > /etc/iscsi/initiatorname.iscsi; touch /etc/iscsi/iscsid.conf"
         ));
         machine.run(&format!("printf '%s\\n' '{}' > /etc/multipath.conf", MULTIPATH.join("' '")));
-        machine.run("udevadm trigger --action=add; udevadm settle; iscsid");
+        machine.run("udevadm trigger --action=add; udevadm settle; (iscsid -f -d 3 >/tmp/iscsid 2>&1 &) ; sleep 1");
         machine
     }
 
@@ -164,7 +164,7 @@ impl Machine {
     /// Waits until as many paths of all disks are in use.
     #[track_caller]
     pub fn wait_for_paths(&mut self, paths: usize, seconds: u64) {
-        self.wait_for(&format!("iscsiadm -m session -P 1 | grep State; multipath -ll; [ $(multipath -ll | grep -c ' active ready ') = {paths} ]"), seconds);
+        self.wait_for(&format!("tail -n 25 /tmp/iscsid; iscsiadm -m session -P 1 | grep State; multipath -ll; [ $(multipath -ll | grep -c ' active ready ') = {paths} ]"), seconds);
     }
 
     /// What comes before `mark`.

@@ -33,7 +33,7 @@ impl Relay {
         let shared = Arc::new(Shared { to, state: AtomicU8::new(WHOLE), streams: Mutex::new(Vec::new()) });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for stream in listener.incoming().filter_map(Result::ok) {
                 if accepting.state() == GONE {
                     return;
                 }

@@ -1,7 +1,15 @@
 //! iSCSI: the built daemon with real initiators, and with one of our own that breaks what it likes.
 //!
-//! What drives the tests is held to another target first (`peer.rs`, `host.rs`): a test that fails against ours alone is our fault.
+//! What drives the tests is held to another target first (`peer.rs`, `host.rs`): where a test fails against ours alone, it is
+//! our fault.
 
+mod changes;
 mod files;
 mod host;
+mod hostile;
+mod login;
+mod paths;
 mod peer;
+mod product;
+mod reservations;
+mod suite;
