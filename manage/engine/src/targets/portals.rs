@@ -237,7 +237,7 @@ mod tests {
         target.portals = ["192.0.2.7:1", "192.0.2.8:1", "192.0.2.9:1"]
             .map(|address| KnownPortal {
                 address: address.parse().unwrap(),
-                group: if address.contains('9') { 0x1f } else { 2 },
+                group: if address.contains(".9:") { 0x1f } else { 2 },
             })
             .to_vec();
         set_state(&mut target, 0x1f, Some(PortalState::Standby));
