@@ -157,7 +157,7 @@ impl Machine {
     #[track_caller]
     pub fn multipath(&mut self, paths: usize) {
         self.run("(multipathd -d -s >/tmp/multipathd 2>&1 &)");
-        self.wait_for_paths(paths, 30);
+        self.wait_for_paths(paths, 60);
         self.run("udevadm settle; [ -e /dev/mapper/mpatha ]");
     }
 

@@ -32,31 +32,31 @@ fn loses_paths(machine: &mut Machine, target: &str, portals: [SocketAddr; 2], se
          dd if=/dev/urandom of=/mnt/$i bs=128k count=4 conv=fsync 2>/dev/null && cd /mnt && md5sum $i >> /tmp/sums \
          || touch /tmp/failed; done; touch /tmp/over) >/dev/null 2>&1 &",
     );
-    let more = "n=$(wc -l < /tmp/sums); for t in $(seq 60); do \
+    let more = "n=$(wc -l < /tmp/sums); for t in $(seq 120); do \
                 [ $(wc -l < /tmp/sums) -ge $((n+3)) ] && exit 0; sleep 0.5; done; exit 1";
     machine.run(more);
     paths[0].cut();
-    machine.wait_for_paths(1, 30);
+    machine.wait_for_paths(1, 60);
     machine.run(more);
     paths[0].mend();
-    machine.wait_for_paths(2, 30);
+    machine.wait_for_paths(2, 60);
     paths[1].stand_still();
-    machine.wait_for_paths(1, 30);
+    machine.wait_for_paths(1, 60);
     machine.run(more);
     paths[1].cut();
     paths[1].mend();
-    machine.wait_for_paths(2, 30);
+    machine.wait_for_paths(2, 60);
     paths.iter().for_each(Relay::cut);
     std::thread::sleep(Duration::from_secs(1));
     paths.iter().for_each(Relay::mend);
-    machine.wait_for_paths(2, 30);
+    machine.wait_for_paths(2, 60);
     machine.run(more);
     machine.run("touch /tmp/enough; while [ ! -e /tmp/over ]; do sleep 0.1; done; [ ! -e /tmp/failed ]");
-    machine.wait_for_paths(2, 30);
+    machine.wait_for_paths(2, 60);
     machine.run("umount /mnt && e2fsck -fn /dev/mapper/mpatha");
     machine.run("mount /dev/mapper/mpatha /mnt && cd /mnt && md5sum -c /tmp/sums >/tmp/checked || { cat /tmp/checked; exit 1; }");
     machine.run("umount /mnt");
-    machine.wait_for_paths(2, 30);
+    machine.wait_for_paths(2, 60);
     paths
 }
 
