@@ -8,6 +8,7 @@ mod files;
 mod host;
 mod hostile;
 mod login;
+mod offload;
 mod paths;
 mod peer;
 mod product;
