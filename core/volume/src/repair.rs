@@ -203,6 +203,11 @@ impl Volume {
             Verb::SecurityLost { file } => self.repair_security(*file, verb).await,
             Verb::SecurityTwin { number } => self.repair_descriptor(*number, verb).await,
             Verb::QuotaWrong { .. } => self.repair_quotas().await,
+            Verb::KeptWrong { .. } => Ok(match self.store.recount_kept().await? {
+                Some(true) => Repaired::Fixed,
+                Some(false) => Repaired::AlreadyGone,
+                None => Repaired::NeedsOffline,
+            }),
             Verb::Unkept { snapshot, place, blocks } => self.repair_unkept(*snapshot, *place, *blocks).await,
             Verb::NodeLost { tree: JOURNAL_TREE, address, low, .. }
             | Verb::NodeMisplaced { tree: JOURNAL_TREE, address, low, .. } => {

@@ -13,6 +13,7 @@
 
 mod facts;
 pub(crate) mod judge;
+mod kept;
 pub(crate) mod runs;
 pub(crate) mod shared;
 mod sums;
@@ -39,6 +40,7 @@ use crate::{DEFERRED_TREE, OWNER_TREE, SECURITY_TREE, SECURITY_TWIN, SHARED_TREE
 use facts::{Facts, Told, is_read};
 pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
+use kept::KeptTally;
 use sums::Sums;
 pub use walk::ScanProgress;
 use walk::Walked;
@@ -103,6 +105,7 @@ struct Scan<'a> {
     known: HashSet<u64>,
     zones: ZoneCheck<'a>,
     tally: Tally,
+    kept: KeptTally,
     /// Descriptors that files name, those of snapshots too, and those that stand in their trees.
     named: BTreeSet<u32>,
     stored: BTreeSet<u32>,
@@ -117,6 +120,7 @@ impl Leaves for Scan<'_> {
         for index in 0..page.count() {
             let (key, value) = page.entry(index);
             self.tally.entry(tree, key, value);
+            self.kept.entry(tree, key, value);
             self.journal.entry(tree, key, value);
             if tree == ZONE_TREE {
                 self.zones.zone(key, value);
@@ -358,6 +362,7 @@ impl Volume {
                 known: HashSet::new(),
                 zones: ZoneCheck::new(&self.store, settings.most_verbs),
                 tally: Tally::default(),
+                kept: KeptTally::default(),
                 named: BTreeSet::new(),
                 stored: BTreeSet::new(),
                 journal: JournalCheck::default(),
@@ -379,7 +384,19 @@ impl Volume {
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked, sweep: u64) -> Result<Scanned, VolumeError> {
         let Scan {
-            settings, sums, suspects, circles, zones, tally, named, stored, journal, unkept, mut is_cut, ..
+            settings,
+            sums,
+            suspects,
+            circles,
+            zones,
+            tally,
+            kept,
+            named,
+            stored,
+            journal,
+            unkept,
+            mut is_cut,
+            ..
         } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         verbs.extend(unkept);
@@ -387,6 +404,8 @@ impl Volume {
             // A checkpoint has both sides at one moment.
             let wrong: BTreeSet<_> = tally.wrong().into_iter().map(|party| self.store.ledger.subject(party)).collect();
             verbs.extend(wrong.into_iter().map(|subject| Verb::QuotaWrong { subject }));
+            let of = |(snapshot, ..): (u64, u64, u64)| Verb::KeptWrong { snapshot };
+            verbs.extend(kept.wrong().into_iter().map(of));
         }
         for item in &suspects {
             verbs.extend(self.judge_now(item).await?);

@@ -205,6 +205,12 @@ fn key(sort: u8, number: u64) -> Vec<u8> {
     key
 }
 
+/// What an entry of the tree of snapshots says is kept: the end of a span, and how many blocks.
+pub(crate) fn told_kept(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
+    let end = key.get(1..9).filter(|_| key[0] == KEY_KEPT && key.len() == 9)?;
+    Some((u64::from_be_bytes(end.try_into().ok()?), value.try_into().map_or(0, u64::from_le_bytes)))
+}
+
 impl Snapshots {
     /// The checkpoint of the newest one, 0 without any. It changes under the locks of all trees only.
     pub fn newest(&self) -> u64 {

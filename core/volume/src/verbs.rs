@@ -189,6 +189,8 @@ pub enum Verb {
     Unshared { file: u64, end: u64, place: u64 },
     /// Blocks that are kept for snapshots, and that files share: nothing says so of them.
     KeptApart { place: u64 },
+    /// How much snapshots up to a checkpoint keep, which their files let go of afterwards, is counted wrong.
+    KeptWrong { snapshot: u64 },
     /// Records of the change journal are missing or cannot be read at a position.
     JournalGap { usn: u64 },
     /// What the change journal notes of a file that is open cannot be read.
@@ -260,6 +262,7 @@ impl Verb {
             Self::SharerAlone { place, key } => of(64, [*place, 0, 0], key, None),
             Self::Unshared { file, end, place } => plain(65, [*file, *end, *place]),
             Self::KeptApart { place } => plain(66, [*place, 0, 0]),
+            Self::KeptWrong { snapshot } => plain(67, [*snapshot, 0, 0]),
             Self::JournalGap { usn } => plain(74, [*usn, 0, 0]),
             Self::JournalNote { file } => plain(75, [*file, 0, 0]),
         }
@@ -323,6 +326,7 @@ impl Verb {
             64 => Self::SharerAlone { place: a, key: bytes },
             65 => Self::Unshared { file: a, end: b, place: c },
             66 => Self::KeptApart { place: a },
+            67 => Self::KeptWrong { snapshot: a },
             68 => Self::SecurityLost { file: a },
             69 => Self::SecurityTwin { number: a },
             70 => Self::Stream { file: a, slot: b },
@@ -518,6 +522,9 @@ impl fmt::Display for Verb {
             Self::KeptApart { place } => {
                 write!(f, "block {place} is kept for snapshots, and not known to be shared, which it is")
             }
+            Self::KeptWrong { snapshot } => {
+                write!(f, "what is kept for snapshots up to that of checkpoint {snapshot} is counted wrong")
+            }
             Self::JournalGap { usn } => write!(f, "records of the change journal are missing from position {usn} on"),
             Self::JournalNote { file } => write!(f, "what the change journal notes of file {file} cannot be read"),
         }
@@ -542,7 +549,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 43);
+        assert_eq!(count, 44);
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn place(verb: &Verb) -> (u8, [u64; 3]) {
 
 /// Whether a repair may read much, and is made while the volume is in use.
 fn is_for_later(verb: &Verb) -> bool {
-    use Verb::{Bitmap, Count, Leak, NodeFree, NodeLeak, OwnerAlone, QuotaWrong, SharerAlone};
+    use Verb::{Bitmap, Count, KeptWrong, Leak, NodeFree, NodeLeak, OwnerAlone, QuotaWrong, SharerAlone};
     matches!(
         verb,
         Count { .. }
@@ -50,6 +50,7 @@ fn is_for_later(verb: &Verb) -> bool {
             | NodeFree { .. }
             | NodeLeak { .. }
             | QuotaWrong { .. }
+            | KeptWrong { .. }
             | SharerAlone { .. }
     )
 }

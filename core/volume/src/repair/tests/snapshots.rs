@@ -54,6 +54,32 @@ fn blocks_that_are_not_kept_are_kept_again() {
 }
 
 #[test]
+fn what_snapshots_keep_is_counted_anew() {
+    with(async |world| {
+        let (snapshot, _) = overwritten(world).await;
+        let kept = world.volume.kept_bytes();
+        assert_eq!(kept, 8 * BLOCK as u64);
+        let key = [&[2][..], &snapshot.to_be_bytes()].concat();
+        let nobody = [&[2][..], &1_u64.to_be_bytes()].concat();
+        world
+            .damage(|view| {
+                view.put(SNAPSHOT_TREE, key.clone(), 77_u64.to_le_bytes().to_vec())?;
+                view.put(SNAPSHOT_TREE, nobody.clone(), 5_u64.to_le_bytes().to_vec())
+            })
+            .await;
+        world.volume.checkpoint().await.expect("it lasts");
+        let again = open(&world.disk).await;
+        assert_eq!(again.kept_bytes(), 82 * BLOCK as u64);
+        let wrong = [Verb::KeptWrong { snapshot: 1 }, Verb::KeptWrong { snapshot }];
+        assert_eq!(again.scan().await.as_deref(), Ok(&wrong[..]));
+        assert_eq!(again.repair(&wrong[0]).await, Ok(Repaired::Fixed));
+        assert_eq!(again.repair(&wrong[1]).await, Ok(Repaired::AlreadyGone));
+        assert_eq!((again.scan().await, again.kept_bytes()), (Ok(Vec::new()), kept));
+        assert_eq!(open(&world.disk).await.kept_bytes(), kept);
+    });
+}
+
+#[test]
 fn blocks_of_a_snapshot_that_another_file_has_are_told() {
     with(async |world| {
         let (snapshot, old) = overwritten(world).await;
