@@ -47,13 +47,26 @@ impl Extent {
 
     /// Reads it from a value.
     pub fn decode(value: &[u8]) -> Result<Self, VolumeError> {
+        Self::read(value, true)
+    }
+
+    /// The same for those who ask where it lies: without checksums, whether it has any or not.
+    pub fn decode_bare(value: &[u8]) -> Result<Self, VolumeError> {
+        Self::read(value, false)
+    }
+
+    fn read(value: &[u8], with_sums: bool) -> Result<Self, VolumeError> {
         let read = |mut reader: Reader<'_>| -> Result<Self, WireError> {
             let (place, blocks, birth, flags) = (reader.u64()?, reader.u32()?, reader.u64()?, reader.u8()?);
             // What is shared holds data: nothing else is cloned.
             let is_shared = flags & SHARED != 0;
             let is_written = is_shared || flags & WRITTEN != 0;
             let is_summed = is_written && flags & SUMMED != 0;
-            let sums = if is_summed { Some(Sums::decode(&mut reader, blocks)?) } else { None };
+            let sums = match is_summed {
+                true if with_sums => Some(Sums::decode(&mut reader, blocks)?),
+                true => Sums::skip(&mut reader, blocks).map(|()| None)?,
+                false => None,
+            };
             Ok(Self { place, blocks, birth, is_written, is_shared, sums })
         };
         let extent = read(Reader::new(value)).map_err(|_| VolumeError::corrupt("an extent is not whole"))?;
@@ -106,6 +119,10 @@ pub(crate) fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
     let mut left = extents;
     for other in others {
         let (from, to) = (other.place, other.place + u64::from(other.blocks));
+        let meets = |extent: &Extent| extent.place < to && from < extent.place + u64::from(extent.blocks);
+        if !left.iter().any(meets) {
+            continue;
+        }
         left = left
             .into_iter()
             .flat_map(|extent| {

@@ -67,7 +67,10 @@ impl Piece {
 
 /// An extent of a file, with the block that it begins at.
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
-    let extent = Extent::decode(value)?;
+    placed(key, Extent::decode(value)?)
+}
+
+fn placed(key: &[u8], extent: Extent) -> Result<(u64, Extent), VolumeError> {
     let end = keys::number(key, 13).unwrap_or_default();
     let start = end.checked_sub(extent.blocks.into());
     Ok((start.ok_or_else(|| VolumeError::corrupt("an extent begins before its file"))?, extent))
@@ -75,10 +78,19 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeEr
 
 /// Extents of a file that end behind `from` or at it, and begin before `to` or at it; `most` at most.
 fn touching(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Result<Vec<(u64, Extent)>, Stop> {
+    touching_with(view, file, (from, to, most), Extent::decode)
+}
+
+fn touching_with(
+    view: &View<'_>,
+    file: u64,
+    (from, to, most): (u64, u64, usize),
+    read: impl Fn(&[u8]) -> Result<Extent, VolumeError>,
+) -> Result<Vec<(u64, Extent)>, Stop> {
     let first = keys::extent(file, MAIN, from.max(1));
     let mut found = Vec::new();
     view.each(keys::shard(file), &first, &keys::extents(file, MAIN), most, |key, value| {
-        found.push(decode(key, value)?);
+        found.push(placed(key, read(value)?)?);
         Ok(())
     })?;
     found.retain(|(start, _)| *start <= to);
@@ -88,7 +100,7 @@ fn touching(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Resu
 /// Where a range ends of which one change can replace all extents.
 pub(crate) fn reach(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Result<u64, Stop> {
     let most = most.min(EXTENTS_AT_ONCE);
-    let some = touching(view, file, from, to, most + 2)?;
+    let some = touching_with(view, file, (from, to, most + 2), Extent::decode_bare)?;
     // The first may only touch the range.
     let beyond = some.get(most + 1).map_or(to, |(start, _)| *start).min(to);
     if beyond <= from && from < to {

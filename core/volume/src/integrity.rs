@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use holdfast_model::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
+use crate::OWNER_TREE;
 use crate::attributes;
 use crate::change::{Need, refuse};
 use crate::error::{ErrorKind, VolumeError};
@@ -82,7 +83,10 @@ pub(crate) fn sum_targets(file: &File, segments: &[Segment], targets: &mut [Targ
     }
     for target in targets {
         let range = target.blocks();
-        let parts = segments.iter().filter_map(|segment| {
+        let reach_it =
+            segments.partition_point(|segment| segment.block + segment.data.len() as u64 / BLOCK_BYTES <= range.start);
+        let over = segments[reach_it..].iter().take_while(|segment| segment.block < range.end);
+        let parts = over.filter_map(|segment| {
             let behind = segment.block + segment.data.len() as u64 / BLOCK_BYTES;
             let (first, last) = (range.start.max(segment.block), range.end.min(behind));
             let at = |block: u64| ((block - segment.block) * BLOCK_BYTES) as usize;
@@ -189,7 +193,7 @@ impl Volume {
         };
         let new: Vec<(u64, Extent)> = (0..some.blocks).step_by(MOST_SUMMED as usize).map(part).collect();
         let id = file.id;
-        let change = self.store.change([keys::shard(id.number)], Need::More, |view| {
+        let change = self.store.change([keys::shard(id.number), OWNER_TREE], Need::More, |view| {
             let mut record = record_of(view, id)?;
             if extents::within(view, id.number, start, behind)? != [(start, some.clone())] {
                 return refuse(ErrorKind::Corrupt, "an extent changed although its file is locked");

@@ -67,6 +67,14 @@ impl Sums {
         Ok(Self(Arc::new((0..blocks).map(|_| reader.u32()).collect::<Result<_, _>>()?)))
     }
 
+    /// Reads past them.
+    pub fn skip(reader: &mut Reader<'_>, blocks: u32) -> Result<(), WireError> {
+        if !(1..=MOST_SUMMED).contains(&blocks) {
+            return Err(WireError::Value("checksums"));
+        }
+        reader.take(blocks as usize * size_of::<u32>()).map(drop)
+    }
+
     /// The blocks that are not as they should be, of those that these are the checksums of.
     pub fn wrong<'a>(&'a self, blocks: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
         let each = blocks.chunks(BLOCK_BYTES as usize).zip(self.0.iter()).enumerate();

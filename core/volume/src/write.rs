@@ -15,6 +15,7 @@ use std::ops::Range;
 use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
+use crate::OWNER_TREE;
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
@@ -126,13 +127,14 @@ impl Volume {
         self.store.check_failed()?;
         let file = &*handle.file;
         let is_whole = offset.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK);
-        if is_whole {
+        // Nothing of a strict file is written over.
+        if is_whole && !file.is_strict() {
             let _shared = file.data.read().await;
             if self.write_in_place(file, offset, &data, len, durability).await? {
                 if durability == Durability::Durable {
                     // The data is; what leads to it has been for long, mostly.
                     let logged = held(&file.state).logged;
-                    self.store.sync(logged).await?;
+                    Box::pin(self.store.sync(logged)).await?;
                 }
                 return Ok(len);
             }
@@ -633,7 +635,7 @@ impl Volume {
         let (id, now) = (file.id, self.now());
         let (size, logged) = self
             .store
-            .change([keys::shard(id.number)], Need::More, |view| {
+            .change([keys::shard(id.number), OWNER_TREE], Need::More, |view| {
                 let mut record = record_of(view, id)?;
                 extents::replace(view, id.number, &mut record, from..to, &new)?;
                 record.inline = None;

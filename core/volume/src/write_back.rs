@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::join_all;
 use holdfast_model::BLOCK_BYTES;
 
+use crate::OWNER_TREE;
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
@@ -183,7 +184,7 @@ impl Volume {
     ) -> Result<usize, VolumeError> {
         let id = file.id;
         let all: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent.clone())).collect();
-        let change = self.store.change([keys::shard(id.number)], Need::Less, |view| {
+        let change = self.store.change([keys::shard(id.number), OWNER_TREE], Need::Less, |view| {
             let mut record = record_of(view, id)?;
             let count = extents::put_over(view, id.number, &mut record, &all)?;
             let some = &targets[..count];
