@@ -23,6 +23,7 @@ export const routes: readonly Route[] = [
   { path: '/volumes', page: 'Volumes', title: 'Volumes', icon: 'volume' },
   { path: '/volumes/:pool/:volume', page: 'Volume', title: 'Volume' },
   { path: '/exports', page: 'Exports', title: 'Exports', icon: 'export' },
+  { path: '/targets', page: 'Targets', title: 'Targets', icon: 'target' },
   { path: '/jobs', page: 'Jobs', title: 'Jobs', icon: 'job' },
   { path: '/events', page: 'Events', title: 'Events', icon: 'event' },
   { path: '/notifications', page: 'Notifications', title: 'Notifications', icon: 'bell' },

@@ -10,6 +10,7 @@ const on = scene(5, 1, async (server) => {
   await mirrored(server, 'vm', sizeOf('64MiB'));
   const space = { name: 'tank/files', layout: 'mirror', copies: 2, columns: 1, size_bytes: sizeOf('64MiB') };
   await server.post('/volumes', { name: 'tank/files', space });
+  await server.post('/targets', { name: 'vms' });
 });
 
 /** Buttons that change nothing of the server: they sort, filter, copy, close, or are about one's own account. */
@@ -51,6 +52,7 @@ const PAGES: [string, string][] = [
   ['/volumes', 'Volumes'],
   ['/volumes/tank/files', 'tank/files'],
   ['/exports?export=vm', 'Exports'],
+  ['/targets?target=vms', 'Targets'],
   ['/jobs', 'Jobs'],
   ['/events', 'Events'],
   ['/notifications', 'Notifications'],
@@ -100,6 +102,11 @@ const CHANGES: [string, string, unknown, 'operator' | 'administrator'][] = [
   ['GET', '/volumes/tank/files/journal/entries', null, 'operator'],
   ['DELETE', '/volumes/tank/files/journal', null, 'administrator'],
   ['POST', '/exports', { space: 'tank/vm', name: 'x' }, 'operator'],
+  ['POST', '/targets', { name: 'x' }, 'operator'],
+  ['PATCH', '/targets/vms', { open: true }, 'administrator'],
+  ['POST', '/targets/vms/initiators', { iqn: 'iqn.1991-05.com.microsoft:host' }, 'operator'],
+  ['PUT', '/iscsi/discovery', { user: 'kim', secret: 'a secret of 24 letters' }, 'administrator'],
+  ['DELETE', '/targets/vms/luns/0/reservation?confirm=true', null, 'administrator'],
   ['DELETE', '/exports/vm', null, 'operator'],
   ['POST', '/spaces/tank/vm/scrub', {}, 'operator'],
   ['POST', '/spaces/tank/vm/convert', { layout: 'simple' }, 'operator'],

@@ -1,6 +1,6 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
 import type { IntegrityMode, LayoutKind, RestoreSnapshot, SetSnapshotRule, SetVolumeQuota, VolumeQuota } from './api/types';
-import type { CreateExport, CreateSpace, CreateVolume } from '../wizards/types.ts';
+import type { AddLun, CreateExport, CreateSpace, CreateTarget, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
 import { holdfast, option } from './shell.ts';
@@ -287,6 +287,69 @@ export const nbd = {
     holdfast('nbd', 'export', request.space, option('--name', request.name), request.read_only && '--read-only'),
   set: (name: string, qos: SetQos) => holdfast('nbd', 'set', name, limits(qos)),
   unexport: (name: string) => holdfast('nbd', 'unexport', name),
+};
+
+/** Secrets are no part of commands: they ask, or read a file. */
+export const target = {
+  create: (request: CreateTarget) =>
+    holdfast(
+      'target',
+      'create',
+      request.name,
+      option('--iqn', request.iqn),
+      (request.portals ?? []).flatMap((address) => ['--portal', address]),
+      request.open && '--open',
+    ),
+  set: (name: string, to: { open?: boolean; mutual?: string | null }) =>
+    holdfast(
+      'target',
+      'set',
+      name,
+      to.open === true && '--open',
+      to.open === false && '--closed',
+      option('--mutual', to.mutual),
+      to.mutual === null && '--no-mutual',
+    ),
+  destroy: (name: string) => holdfast('target', 'destroy', name),
+  portalAdd: (name: string, address: string, group: number, state: string) =>
+    holdfast('target', 'portal', 'add', name, address, option('--group', group), option('--state', state)),
+  portalSet: (name: string, address: string, group: number, state: string) =>
+    holdfast('target', 'portal', 'set', name, address, option('--group', group), option('--state', state)),
+  portalRemove: (name: string, address: string) => holdfast('target', 'portal', 'remove', name, address),
+};
+
+export const lun = {
+  add: (target: string, request: AddLun) =>
+    holdfast(
+      'lun',
+      'add',
+      target,
+      request.backing,
+      option('--lun', request.lun),
+      option('--block', request.blocks),
+      request.read_only && '--read-only',
+      size('--size', request.size_bytes),
+    ),
+  set: (target: string, number: number, qos: SetQos) => holdfast('lun', 'set', target, number, limits(qos)),
+  grow: (target: string, number: number, bytes: number | null) => holdfast('lun', 'grow', target, number, size('--size', bytes)),
+  remove: (target: string, number: number) => holdfast('lun', 'remove', target, number),
+};
+
+export const initiator = {
+  allow: (target: string, iqn: string, user: string | null) =>
+    holdfast('initiator', 'allow', target, iqn, option('--chap', user)),
+  deny: (target: string, iqn: string) => holdfast('initiator', 'deny', target, iqn),
+};
+
+export const iscsi = {
+  drop: (session: number) => holdfast('iscsi', 'session', 'drop', session),
+  discoverySet: (user: string) => holdfast('iscsi', 'discovery', 'set', option('--chap', user)),
+  discoveryClear: () => holdfast('iscsi', 'discovery', 'clear'),
+};
+
+export const reservation = {
+  list: (target: string, number: number) => holdfast('reservation', 'list', target, number),
+  clear: (target: string, number: number) => holdfast('reservation', 'clear', target, number, '--yes'),
 };
 
 export const job = {

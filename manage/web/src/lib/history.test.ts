@@ -9,6 +9,7 @@ const sample = (time_ms: number, reads: number): LiveSample => ({
   server: rates(reads),
   spaces: { 'tank/a': rates(reads), 'tank/b': rates(1) },
   exports: {},
+  luns: {},
   volumes: {},
   jobs: [],
 });

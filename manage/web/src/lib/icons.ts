@@ -6,6 +6,7 @@ const paths = {
   space: 'M3 3h4v4H3zM9 3h4v4H9zM3 9h4v4H3zM9 9h4v4H9z',
   volume: 'M2.5 4h4l1.5 2h5.5v7h-11z',
   export: 'M2.5 8.5v4h11v-4M8 10.5v-8M5 5.5l3-3 3 3',
+  target: 'M3 3h10v4H3zM3 9h10v4H3zM5.5 5h1M5.5 11h1M10 5h1.5M10 11h1.5',
   job: 'M8 2.5a5.5 5.5 0 1 0 5.5 5.5M8 5v3l2 2M11 2.5h2.5V5',
   event: 'M3 3.5h10M3 8h10M3 12.5h6',
   bell: 'M8 2.5a3.5 3.5 0 0 1 3.5 3.5v3L13 11.5H3L4.5 9V6A3.5 3.5 0 0 1 8 2.5M6.5 13.5h3',

@@ -10,7 +10,7 @@ import { asFailure, type ApiFailure } from './api/client';
 import type { Event, LiveSample } from './api/types';
 
 export type Kind =
-  'disks' | 'pools' | 'spaces' | 'volumes' | 'exports' | 'jobs' | 'status' | 'accounts' | 'notifications' | 'events';
+  'disks' | 'pools' | 'spaces' | 'volumes' | 'exports' | 'targets' | 'jobs' | 'status' | 'accounts' | 'notifications' | 'events';
 
 const POLL_MS = 1000;
 const CHECK_MS = 1000;

@@ -6,6 +6,7 @@ import type {
   Job,
   SnapshotSchedule,
   Space,
+  Target,
   Volume,
   VolumeFinding,
   VolumeJournal,
@@ -20,6 +21,9 @@ export const pools = new Resource(['pools'], (signal) => call('get', '/pools', {
 export const spaces = new Resource(['spaces'], (signal): Promise<Space[]> => call('get', '/spaces', { signal }));
 export const volumes = new Resource(['volumes'], (signal): Promise<Volume[]> => call('get', '/volumes', { signal }));
 export const exports = new Resource(['exports'], (signal) => call('get', '/exports', { signal }));
+export const targets = new Resource(['targets'], (signal): Promise<Target[]> => call('get', '/targets', { signal }));
+export const iscsiSessions = new Resource(['targets'], (signal) => call('get', '/iscsi/sessions', { signal }));
+export const discovery = new Resource(['targets'], (signal) => call('get', '/iscsi/discovery', { signal }));
 export const jobs = new Resource(['jobs'], (signal) => call('get', '/jobs', { signal }));
 
 /** The events that are kept, oldest first. */
@@ -96,6 +100,13 @@ export function snapshotsResource(pool: string, volume: string) {
 export function scheduleResource(pool: string, volume: string) {
   return new Resource(['volumes'], (signal): Promise<SnapshotSchedule> =>
     call('get', '/volumes/{pool}/{volume}/snapshot-schedule', { path: { pool, volume }, signal }),
+  );
+}
+
+/** Who reserved a LUN, and who is registered for reservations. */
+export function reservationResource(target: string, lun: number) {
+  return new Resource(['targets'], (signal) =>
+    call('get', '/targets/{target}/luns/{lun}/reservation', { path: { target, lun }, signal }),
   );
 }
 

@@ -5,7 +5,7 @@ import { session } from './session.svelte';
 
 const NAME = 'wizard';
 
-export type WizardName = 'pool' | 'space' | 'volume' | 'export';
+export type WizardName = 'pool' | 'space' | 'volume' | 'export' | 'target';
 
 /** The address of this page, with a wizard or without. */
 function address(wizard: WizardName | null): string {

@@ -158,6 +158,10 @@ export function objectHref({ kind, id, name }: ObjectRef): string | null {
       return `/disks/${encodeURIComponent(id)}`;
     case 'export':
       return '/exports';
+    case 'target':
+      return `/targets?target=${encodeURIComponent(name)}`;
+    case 'lun':
+      return `/targets?target=${encodeURIComponent(name.slice(0, name.lastIndexOf('/')))}`;
     case 'job':
       return '/jobs';
     case 'account':

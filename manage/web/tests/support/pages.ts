@@ -39,6 +39,7 @@ export const PAGES: readonly Shown[] = [
   { name: 'volume-integrity', path: '/volumes/tank/files', heading: 'tank/files', then: press('Integrity…') },
   { name: 'volume-journal', path: '/volumes/tank/files', heading: 'tank/files', then: press('Change the size…') },
   { name: 'exports', path: '/exports?export=vm', heading: 'Exports' },
+  { name: 'targets', path: '/targets?target=vms', heading: 'Targets' },
   { name: 'jobs', path: '/jobs', heading: 'Jobs' },
   { name: 'events', path: '/events', heading: 'Events' },
   { name: 'access', path: '/access?tab=accounts', heading: 'Access' },
@@ -58,6 +59,9 @@ export const PAGES: readonly Shown[] = [
   { name: 'wizard-space', path: '/spaces', heading: 'Spaces', then: previewSpace },
   { name: 'wizard-volume', path: '/volumes', heading: 'Volumes', then: press('Create a volume…') },
   { name: 'wizard-export', path: '/exports', heading: 'Exports', then: press('Export a space') },
+  { name: 'wizard-target', path: '/targets', heading: 'Targets', then: press('Create a target') },
+  { name: 'targets-lun', path: '/targets?target=vms', heading: 'Targets', then: press('Add a LUN…') },
+  { name: 'targets-initiator', path: '/targets?target=vms', heading: 'Targets', then: press('Allow an initiator…') },
 ];
 
 async function openFirstChange(page: Page): Promise<void> {
@@ -104,6 +108,10 @@ export async function furnish(server: Server): Promise<void> {
   await server.post('/spaces', { name: 'tank/archive', layout: 'parity', parity: 1, size_bytes: sizeOf('256MiB'), thin: true });
   const files = { name: 'tank/files', layout: 'mirror', copies: 2, columns: 2, size_bytes: sizeOf('64MiB') };
   await server.post('/volumes', { name: 'tank/files', space: files });
+  await server.post('/targets', { name: 'vms' });
+  await server.post('/targets/vms/luns', { backing: 'tank/archive' });
+  const chap = { user: 'kim', secret: 'a secret of 24 letters' };
+  await server.post('/targets/vms/initiators', { iqn: 'iqn.1991-05.com.microsoft:host', chap });
   await server.ask('PUT', '/volumes/tank/files/journal', { max_bytes: sizeOf('1MiB') });
   const data = join(server.folder, 'data');
   writeFileSync(data, randomBytes(sizeOf('96MiB')));

@@ -59,7 +59,16 @@ export class Server {
 
   async #start(): Promise<void> {
     if (!BINARY) throw new Error('HOLDFAST_BIN names no binary');
-    const options = ['--state', join(this.folder, 'state'), '--nbd', `unix:${join(this.folder, 'nbd.sock')}`, '--reactors', '1'];
+    const options = [
+      '--state',
+      join(this.folder, 'state'),
+      '--nbd',
+      `unix:${join(this.folder, 'nbd.sock')}`,
+      '--iscsi',
+      '127.0.0.1:0',
+      '--reactors',
+      '1',
+    ];
     const daemon = spawn(BINARY, ['--socket', this.socket, 'serve', ...options, '--https', '127.0.0.1:0'], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -378,6 +378,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/iscsi/discovery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows whether initiators need an account to ask which targets there are. */
+        get: operations["iscsi_discovery_show"];
+        /** Has initiators prove who they are before they see which targets there are. */
+        put: operations["iscsi_discovery_set"];
+        post?: never;
+        /** Has initiators prove nothing before they see which targets there are. */
+        delete: operations["iscsi_discovery_clear"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/iscsi/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the sessions of initiators, the longest first. */
+        get: operations["iscsi_session_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/iscsi/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Ends a session. Its initiator may log in again. */
+        delete: operations["iscsi_session_drop"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -1057,6 +1110,183 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists all targets with their LUNs. */
+        get: operations["target_list"];
+        put?: never;
+        /** Makes a target. */
+        post: operations["target_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a target, with how initiators connect to it. */
+        get: operations["target_show"];
+        put?: never;
+        post?: never;
+        /** Destroys a target. Its initiators are logged out; what its LUNs stood for stays. */
+        delete: operations["target_destroy"];
+        options?: never;
+        head?: never;
+        /** Changes a target in use. */
+        patch: operations["target_set"];
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/initiators": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lets an initiator log in, by its name alone or with an account. */
+        post: operations["initiator_allow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/initiators/{iqn}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Lets an initiator log in no more, and ends its sessions. */
+        delete: operations["initiator_deny"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/luns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Adds a LUN to a target. */
+        post: operations["lun_add"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/luns/{lun}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a LUN. */
+        get: operations["lun_show"];
+        put?: never;
+        post?: never;
+        /** Removes a LUN from a target. What it stands for stays. */
+        delete: operations["lun_remove"];
+        options?: never;
+        head?: never;
+        /** Changes a LUN in use. */
+        patch: operations["lun_set"];
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/luns/{lun}/grow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a LUN larger: its space or file. Its initiators are told. */
+        post: operations["lun_grow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/luns/{lun}/reservation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows who reserved a LUN, and who is registered for reservations. */
+        get: operations["reservation_show"];
+        put?: never;
+        post?: never;
+        /** Ends all reservations and registrations of a LUN. */
+        delete: operations["reservation_clear"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/portals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Adds an address by which a target is reached. */
+        post: operations["portal_add"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/targets/{target}/portals/{address}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Removes an address by which a target is reached, and ends the sessions over it. */
+        delete: operations["portal_remove"];
+        options?: never;
+        head?: never;
+        /** Changes the group of a portal, or what initiators find at all portals of its group. */
+        patch: operations["portal_set"];
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -1634,6 +1864,35 @@ export interface components {
             /** @description Takes disks that carry something else; what they carry is lost, so only administrators may. */
             force?: boolean;
         };
+        /** @description Adds a LUN to a target. */
+        AddLun: {
+            /** @description `POOL/SPACE` or `POOL/VOLUME:PATH`. */
+            backing: string;
+            blocks?: components["schemas"]["LunBlocks"] | null;
+            /**
+             * Format: int32
+             * @description Its number, 0 to 255; the lowest that is free if left out.
+             */
+            lun?: number | null;
+            /** @description Refuses writes. */
+            read_only?: boolean;
+            /**
+             * Format: int64
+             * @description Makes the file, of this size. One that is there must have it.
+             */
+            size_bytes?: number | null;
+        };
+        /** @description Adds an address by which a target is reached. */
+        AddPortal: {
+            /** @description `HOST:PORT`; port 3260 if left out. */
+            address: string;
+            /**
+             * Format: int32
+             * @description Its portal group, 1 if left out.
+             */
+            group?: number | null;
+            state?: components["schemas"]["PortalState"] | null;
+        };
         /** @description Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool. */
         AdoptVolume: {
             /** @description `POOL/SPACE`: the space that it lies on. It stays when the volume is destroyed. */
@@ -1647,6 +1906,14 @@ export interface components {
             health: "healthy" | "warning" | "unhealthy";
             /** @description The object. */
             object: components["schemas"]["ObjectRef"];
+        };
+        /** @description Lets an initiator log in. */
+        AllowInitiator: {
+            chap?: components["schemas"]["ChapAccount"] | null;
+            /** @description Its iSCSI name. */
+            iqn: string;
+            /** @description Its name is enough, also where an account was needed so far. */
+            no_chap?: boolean;
         };
         /** @description Why a request was refused or failed. */
         ApiError: {
@@ -1811,7 +2078,7 @@ export interface components {
          * @description What kind of thing is wrong.
          * @enum {string}
          */
-        CauseKind: "pool-offline" | "pool-read-only" | "enclosure-lost" | "disk-lost" | "disk-failing" | "disk-resyncing" | "pool" | "space" | "volume" | "export" | "daemon";
+        CauseKind: "pool-offline" | "pool-read-only" | "enclosure-lost" | "disk-lost" | "disk-failing" | "disk-resyncing" | "pool" | "space" | "volume" | "export" | "target" | "lun" | "daemon";
         /** @description The certificate that HTTPS clients see. */
         Certificate: {
             /** @description Until when it counts, RFC 3339. */
@@ -1835,6 +2102,13 @@ export interface components {
             /** @description The new one, 10 to 1,024 bytes. */
             new: string;
         };
+        /** @description An account of CHAP. */
+        ChapAccount: {
+            /** @description The secret, 12 to 255 characters; Windows takes 12 to 16. It is stored and never shown. */
+            secret: string;
+            /** @description The user's name. */
+            user: string;
+        };
         /**
          * @description What a client can do about an error.
          * @enum {string}
@@ -1849,6 +2123,13 @@ export interface components {
             next_action: string;
             /** @enum {string|null} */
             reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | "unwritten" | "lost-data" | null;
+        };
+        /** @description How a system connects to a target. */
+        ConnectCommands: {
+            /** @description Commands in order. What begins with `#` is a remark; `SECRET` stands for a secret. */
+            commands: string[];
+            /** @description Which. */
+            system: components["schemas"]["InitiatorSystem"];
         };
         /** @description A client that is connected to an export. */
         Connection: {
@@ -2106,6 +2387,17 @@ export interface components {
             /** @description Whether it takes room only as it is written to. */
             thin?: boolean;
         };
+        /** @description Makes a target. */
+        CreateTarget: {
+            /** @description The name by which initiators know it; made from the server's name and its own if left out. */
+            iqn?: string | null;
+            /** @description Its name on this server. */
+            name: string;
+            /** @description Lets any initiator log in. For administrators only. */
+            open?: boolean;
+            /** @description `HOST:PORT` of each address by which it is reached; all on which the daemon listens if empty. */
+            portals?: string[];
+        };
         /** @description Makes a token for one's own account. */
         CreateToken: {
             /**
@@ -2137,6 +2429,13 @@ export interface components {
         Daemon: {
             /** @description What the server is called. */
             host_name: string;
+            /** @description Where iSCSI initiators connect. */
+            iscsi_addresses: string[];
+            /**
+             * Format: int64
+             * @description Sessions of iSCSI initiators now.
+             */
+            iscsi_sessions: number;
             /** @description Where NBD clients connect, as URIs without the export's name. */
             nbd_addresses: string[];
             /**
@@ -2158,6 +2457,11 @@ export interface components {
             started: string;
             /** @description Where its state lies. */
             state_dir: string;
+            /**
+             * Format: int64
+             * @description iSCSI targets.
+             */
+            targets: number;
             /** @description Its version. */
             version: string;
         };
@@ -2635,6 +2939,14 @@ export interface components {
             integrity: components["schemas"]["FileIntegrity"];
             job?: components["schemas"]["Job"] | null;
         };
+        /** @description Makes a LUN larger: its space or file. */
+        GrowLun: {
+            /**
+             * Format: int64
+             * @description The new size.
+             */
+            size_bytes: number;
+        };
         /** @description Makes a space larger. */
         GrowSpace: {
             /**
@@ -2697,7 +3009,7 @@ export interface components {
          * @description What a history is of.
          * @enum {string}
          */
-        HistoryKind: "server" | "pool" | "space" | "export" | "volume" | "disk";
+        HistoryKind: "server" | "pool" | "space" | "export" | "lun" | "volume" | "disk";
         /** @description One pool that an import found. */
         ImportedPool: {
             /** @description False if it was imported already. */
@@ -2715,10 +3027,83 @@ export interface components {
             pool?: string | null;
         };
         /**
+         * @description For which system commands are.
+         * @enum {string}
+         */
+        InitiatorSystem: "linux" | "windows" | "esxi";
+        /**
          * @description What a file keeps to prove its data.
          * @enum {string}
          */
         IntegrityMode: "pass-through" | "strict" | "none";
+        /** @description Who may ask which targets there are. */
+        IscsiDiscovery: {
+            /** @description The user with whose secret initiators prove who they are; none where everybody may ask. */
+            chap_user?: string | null;
+        };
+        /** @description The answer to a change of discovery. */
+        IscsiDiscoveryChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description As it is now. */
+            discovery: components["schemas"]["IscsiDiscovery"];
+        };
+        /** @description A session of an initiator. */
+        IscsiSession: {
+            /** @description The user who proved who it is; none where its name was enough. */
+            chap_user?: string | null;
+            /** @description From where it came. */
+            client: string;
+            /** @description Whether data is protected by checksums. */
+            data_digest: boolean;
+            /**
+             * Format: int32
+             * @description The portal group.
+             */
+            group: number;
+            /** @description Whether headers are protected by checksums. */
+            header_digest: boolean;
+            /**
+             * Format: int32
+             * @description Its number on this server.
+             */
+            id: number;
+            /**
+             * Format: int32
+             * @description Commands in flight.
+             */
+            in_flight: number;
+            /** @description The initiator's iSCSI name. */
+            initiator: string;
+            /** @description What tells sessions of one initiator apart, in hexadecimal digits. */
+            isid: string;
+            /** @description The address to which it came. */
+            portal: string;
+            /**
+             * Format: int64
+             * @description Bytes read.
+             */
+            read_bytes: number;
+            /**
+             * Format: int64
+             * @description Reads asked for.
+             */
+            reads: number;
+            /** @description Since when, RFC 3339. */
+            since: string;
+            /** @description The target's name; none for a session that only asks which targets there are. */
+            target?: string | null;
+            /**
+             * Format: int64
+             * @description Writes asked for.
+             */
+            writes: number;
+            /**
+             * Format: int64
+             * @description Bytes written.
+             */
+            written_bytes: number;
+        };
         /** @description A job. */
         Job: {
             /**
@@ -2922,7 +3307,7 @@ export interface components {
          * @description A list of which the console shows a copy.
          * @enum {string}
          */
-        ListKind: "disks" | "pools" | "spaces" | "volumes" | "exports" | "jobs" | "status" | "accounts" | "notifications";
+        ListKind: "disks" | "pools" | "spaces" | "volumes" | "exports" | "targets" | "jobs" | "status" | "accounts" | "notifications";
         /** @description Lists that are not as they were; sent as the event `changed`. */
         ListsChanged: {
             /** @description Which. */
@@ -2936,6 +3321,10 @@ export interface components {
             };
             /** @description The jobs that have not ended. */
             jobs: components["schemas"]["Job"][];
+            /** @description By name, the LUNs of which something was asked. */
+            luns: {
+                [key: string]: components["schemas"]["Rates"];
+            };
             /** @description All spaces together. */
             server: components["schemas"]["Rates"];
             /** @description By name, the spaces of which something was asked. */
@@ -2963,6 +3352,56 @@ export interface components {
             name: string;
             /** @description Its password. */
             password: string;
+        };
+        /** @description A logical unit of a target. */
+        Lun: {
+            /** @description `POOL/SPACE` or `POOL/VOLUME:PATH`. */
+            backing: string;
+            /** @description The blocks in which initiators address it. */
+            blocks: components["schemas"]["LunBlocks"];
+            /** @description Why it is not healthy. */
+            conditions: components["schemas"]["Condition"][];
+            /** @description What initiators did. */
+            counters: components["schemas"]["ExportCounters"];
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
+            /**
+             * Format: uuid
+             * @description The id by which initiators know the disk; it never changes.
+             */
+            id: string;
+            /**
+             * Format: int32
+             * @description Its number in the target.
+             */
+            lun: number;
+            /** @description `TARGET/NUMBER`. */
+            name: string;
+            /** @description What it may do at most, and is to get at least. */
+            qos: components["schemas"]["Qos"];
+            /** @description Whether writes are refused. */
+            read_only: boolean;
+            /** @description Whether it is reserved by initiators. */
+            reserved: boolean;
+            /** @description Whether initiators can use it now. */
+            served: boolean;
+            /**
+             * Format: int64
+             * @description Its size; none while it is not served.
+             */
+            size_bytes?: number | null;
+        };
+        /**
+         * @description The blocks in which initiators address a LUN.
+         * @enum {string}
+         */
+        LunBlocks: "512" | "512e" | "4096";
+        /** @description The answer to a change of a LUN. */
+        LunChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The LUN as it is now. */
+            lun: components["schemas"]["Lun"];
         };
         /** @description The settings of a mail channel. */
         MailChannel: {
@@ -3157,7 +3596,7 @@ export interface components {
             /** @description Its id among those of its kind, the same after a renaming; its name where it has no other. */
             id: string;
             /** @enum {string} */
-            kind: "server" | "enclosure" | "pool" | "disk" | "space" | "volume" | "export" | "job" | "account" | "session" | "token" | "channel" | "rule";
+            kind: "server" | "enclosure" | "pool" | "disk" | "space" | "volume" | "export" | "target" | "lun" | "job" | "account" | "session" | "token" | "channel" | "rule";
             /** @description What people call it: `tank`, `tank/vm`, `S4NX`. */
             name: string;
         };
@@ -3306,6 +3745,11 @@ export interface components {
             /** @description Pools and disks that were found and cannot be brought in, and why. */
             refused: components["schemas"]["Condition"][];
         };
+        /**
+         * @description What initiators find at a portal, as ALUA tells them.
+         * @enum {string}
+         */
+        PortalState: "active" | "non-optimized" | "standby" | "unavailable";
         /** @description Settings that can be changed while the daemon runs. */
         Preferences: {
             /** @description How full a pool may become before it warns, for pools without thresholds of their own. */
@@ -3501,6 +3945,15 @@ export interface components {
             /** @description The pool. */
             name: string;
         };
+        /** @description An initiator that is registered for reservations of a LUN. */
+        Registrant: {
+            /** @description Whether it holds the reservation. */
+            holder: boolean;
+            /** @description The initiator and its session, as SCSI names the port. */
+            initiator: string;
+            /** @description Its key, in hexadecimal digits. */
+            key: string;
+        };
         /** @description Takes a disk that holds no data out of its pool for good. */
         RemoveDisk: {
             /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
@@ -3529,6 +3982,29 @@ export interface components {
              */
             new?: string | null;
             priority?: components["schemas"]["JobPriority"] | null;
+        };
+        /** @description The persistent reservation of a LUN. */
+        Reservation: {
+            /**
+             * Format: int32
+             * @description How often registrations changed.
+             */
+            generation: number;
+            /**
+             * @description Its type: `write-exclusive`, `exclusive-access`, or one of these with `-registrants-only` or `-all-registrants`;
+             *     none where nobody holds one.
+             */
+            kind?: string | null;
+            /** @description `TARGET/NUMBER` of the LUN. */
+            lun: string;
+            /** @description Whether it outlives a loss of power. */
+            persists: boolean;
+            /** @description Who is registered. */
+            registrants: components["schemas"]["Registrant"][];
+            /** @description Who reserved it by the older command, which no restart outlives. */
+            reserved_by?: string | null;
+            /** @description Why what was kept of it cannot be read, which keeps initiators from the LUN until it is cleared. */
+            unreadable?: string | null;
         };
         /** @description Has files of a volume be as a snapshot has them. */
         RestoreSnapshot: {
@@ -3797,6 +4273,10 @@ export interface components {
             path: string;
             priority?: components["schemas"]["JobPriority"] | null;
         };
+        /** @description Changes a LUN in use. What is left out stays as it is. */
+        SetLun: {
+            qos?: components["schemas"]["SetQos"] | null;
+        };
         /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
         SetMail: {
             /** @description The authority that the server's certificate is checked against, as PEM; empty for those of the system. */
@@ -3869,6 +4349,15 @@ export interface components {
             grace_seconds?: number | null;
             /** @enum {string|null} */
             retire_policy?: "auto" | "always" | "never" | null;
+        };
+        /** @description Changes an address by which a target is reached. */
+        SetPortal: {
+            /**
+             * Format: int32
+             * @description Its portal group.
+             */
+            group?: number | null;
+            state?: components["schemas"]["PortalState"] | null;
         };
         /** @description Changes the quality of service. What is left out stays as it is; 0 lifts a limit. */
         SetQos: {
@@ -3943,6 +4432,17 @@ export interface components {
              */
             journal_bytes?: number | null;
             qos?: components["schemas"]["SetQos"] | null;
+        };
+        /** @description Changes a target in use. What is left out stays as it is. */
+        SetTarget: {
+            mutual?: components["schemas"]["ChapAccount"] | null;
+            /** @description Has the target prove nothing any more. */
+            no_mutual?: boolean;
+            /**
+             * @description Lets any initiator log in, or only those that are listed, whose sessions alone go on. Opening is for
+             *     administrators only.
+             */
+            open?: boolean | null;
         };
         /**
          * @description The name of a setting.
@@ -4544,8 +5044,78 @@ export interface components {
             daemon: components["schemas"]["Daemon"];
             /** @enum {string} */
             health: "healthy" | "warning" | "unhealthy";
-            /** @description Every pool, disk of a pool, space and export. */
+            /** @description Every pool, disk of a pool, space, export, target and LUN. */
             objects: components["schemas"]["ObjectHealth"][];
+        };
+        /** @description A target. */
+        Target: {
+            /** @description Why it is not healthy, or lets nobody in. */
+            conditions: components["schemas"]["Condition"][];
+            /** @description How initiators connect. */
+            connect: components["schemas"]["ConnectCommands"][];
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
+            /**
+             * Format: uuid
+             * @description Its id, the same wherever its pools are imported.
+             */
+            id: string;
+            /** @description Who may log in. */
+            initiators: components["schemas"]["TargetInitiator"][];
+            /** @description The name by which initiators know it. */
+            iqn: string;
+            /** @description Its logical units, by number. */
+            luns: components["schemas"]["Lun"][];
+            /** @description The user with whose secret the target proves who it is to initiators that ask; none if it does not. */
+            mutual_user?: string | null;
+            /** @description Its name on this server. */
+            name: string;
+            /** @description Whether any initiator may log in. */
+            open: boolean;
+            /** @description By which addresses it is reached; all on which the daemon listens if none is set. */
+            portals: components["schemas"]["TargetPortal"][];
+            /** @description Whether `portals` were set, and are not simply all. */
+            portals_set: boolean;
+            /** @description Whether initiators find it now. */
+            served: boolean;
+            /**
+             * Format: int64
+             * @description Sessions now.
+             */
+            sessions: number;
+        };
+        /** @description The answer to a change of a target. */
+        TargetChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The target as it is now. */
+            target: components["schemas"]["Target"];
+        };
+        /** @description An initiator that may log in. */
+        TargetInitiator: {
+            /** @description The user with whose secret it proves who it is; none if its name is enough. */
+            chap_user?: string | null;
+            /** @description Its iSCSI name. */
+            iqn: string;
+            /**
+             * Format: int64
+             * @description Sessions of it now.
+             */
+            sessions: number;
+        };
+        /** @description An address by which a target is reached. */
+        TargetPortal: {
+            /** @description `HOST:PORT`. */
+            address: string;
+            /**
+             * Format: int32
+             * @description Its portal group, 1 to 65535: what SCSI takes for one port.
+             */
+            group: number;
+            /** @description Whether the daemon listens there. */
+            listening: boolean;
+            /** @description What initiators find there: the same at all portals of a group. */
+            state: components["schemas"]["PortalState"];
         };
         /** @description A text. */
         TextSetting: {
@@ -6446,7 +7016,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description The kind of object. */
-                kind: "server" | "pool" | "space" | "export" | "volume" | "disk";
+                kind: "server" | "pool" | "space" | "export" | "lun" | "volume" | "disk";
                 /** @description Its name: of a pool or an export, `POOL/SPACE`, `POOL/VOLUME`, or the path or id of a disk; none for the server. */
                 name?: string;
                 /** @description At most so many values, up to 3000; 600 if left out. Neighbours are merged until there are no more. */
@@ -6530,6 +7100,248 @@ export interface operations {
                 };
             };
             /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    iscsi_discovery_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who may ask. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IscsiDiscovery"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    iscsi_discovery_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChapAccount"];
+            };
+        };
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IscsiDiscoveryChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    iscsi_discovery_clear: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IscsiDiscoveryChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    iscsi_session_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All sessions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IscsiSession"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    iscsi_session_drop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the session. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Ended, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9398,6 +10210,921 @@ export interface operations {
                 };
             };
             /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    target_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All targets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Target"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    target_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateTarget"];
+            };
+        };
+        responses: {
+            /** @description It already existed, with these parameters. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    target_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The target. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Target"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    target_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Destroyed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    target_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetTarget"];
+            };
+        };
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    initiator_allow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AllowInitiator"];
+            };
+        };
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    initiator_deny: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description iSCSI name of the initiator. */
+                iqn: string;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    lun_add: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddLun"];
+            };
+        };
+        responses: {
+            /** @description It was there already, with these parameters. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LunChanged"];
+                };
+            };
+            /** @description Added. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LunChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    lun_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The LUN. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lun"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    lun_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    lun_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetLun"];
+            };
+        };
+        responses: {
+            /** @description The LUN as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LunChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    lun_grow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrowLun"];
+            };
+        };
+        responses: {
+            /** @description The LUN as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LunChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    reservation_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its reservation. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    reservation_clear: {
+        parameters: {
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Number of the LUN. */
+                lun: number;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Cleared, or there was none. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    portal_add: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddPortal"];
+            };
+        };
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    portal_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `HOST:PORT`. */
+                address: string;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    portal_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `HOST:PORT`. */
+                address: string;
+                /** @description Name of the target. */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPortal"];
+            };
+        };
+        responses: {
+            /** @description The target as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
             default: {
                 headers: {
                     [name: string]: unknown;
