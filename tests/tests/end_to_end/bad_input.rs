@@ -16,6 +16,13 @@ fn state(daemon: &Daemon) -> [Value; 4] {
         !std::fs::metadata(disk["path"].as_str().unwrap_or_default()).is_ok_and(|it| it.file_type().is_block_device())
     };
     lists[0].as_array_mut().into_iter().for_each(|disks| disks.retain(own));
+    // The daemon reads its own metadata now and then, which disks count.
+    for disk in lists[0].as_array_mut().into_iter().flatten() {
+        for counted in ["reads", "read_bytes", "latency_microseconds"] {
+            disk["reliability"][counted] = Value::Null;
+        }
+        disk["latency_histogram"] = Value::Null;
+    }
     // Counters of I/O errors and the like belong to the objects. The next scrub is planned in the daemon's own time, and
     // the pool keeps that, which moves its commit counter.
     lists[1].as_array_mut().into_iter().flatten().for_each(|pool| pool["sequence"] = Value::Null);

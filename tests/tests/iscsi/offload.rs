@@ -8,6 +8,7 @@ use holdfast_tests::daemon::Daemon;
 use holdfast_tests::iscsi::answer::SenseCode;
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
+use holdfast_tests::iscsi::login::Login;
 use holdfast_tests::iscsi::offload::{cscd, extended_copy, populate, write_using, zeros};
 use holdfast_tests::iscsi::tgt::free_address;
 use holdfast_tests::random::bytes;
@@ -31,8 +32,10 @@ impl Served {
         let scene = Scene::new();
         let address = free_address();
         let daemon = Daemon::start_tcp(&scene, &["--iscsi", &address.to_string()]);
-        for (pool, disks) in [("one", 2), ("two", 1)] {
-            daemon.pool(&scene, pool, disks, "512MiB");
+        let disks = daemon.disks(&scene, 3, "512MiB");
+        for (pool, disks) in [("one", &disks[..2]), ("two", &disks[2..])] {
+            let disks: Vec<&str> = disks.iter().map(String::as_str).collect();
+            daemon.please(&[&["pool", "create", pool, "--disk"], &disks[..]].concat());
         }
         daemon.please(&["target", "create", "first", "--open"]);
         daemon.please(&["target", "create", "second", "--open"]);
@@ -49,8 +52,14 @@ impl Served {
     }
 
     fn session(&self, target: &str, luns: &[u16]) -> Session {
+        self.session_by(1, target, luns)
+    }
+
+    /// The same through a port of the initiator of this number: one port has one session with a target.
+    fn session_by(&self, port: u16, target: &str, luns: &[u16]) -> Session {
         let shown = self.daemon.json(&["target", "show", target]);
-        Session::to(self.address, shown["iqn"].as_str().expect("a name"), luns)
+        let login = Login::new(self.address, shown["iqn"].as_str().expect("a name"));
+        Session::of(&login.port(port), luns)
     }
 }
 
@@ -109,7 +118,7 @@ fn tokens_end_by_whatever_changes_their_data() {
     forged[300] ^= 1;
     assert_eq!(refused(&mut first, 1, &forged), UNKNOWN);
     // Another host that is logged in to the same unit may use it, as it may read the unit.
-    let mut other = served.session("first", &[1]);
+    let mut other = served.session_by(2, "first", &[1]);
     other.write_by(1, &token, &[(4, 2)]);
     // By another front end.
     let uri = served.daemon.please(&["nbd", "export", "one/a"]);
@@ -120,7 +129,7 @@ fn tokens_end_by_whatever_changes_their_data() {
     }
     let token = first.token_of(0, &[(0, 8)]);
     served.daemon.please(&["lun", "remove", "first", "0"]);
-    let mut again = served.session("first", &[1]);
+    let mut again = served.session_by(3, "first", &[1]);
     assert_eq!(refused(&mut again, 1, &token), REVOKED);
     // Of an earlier life of the daemon nothing is known.
     let token = again.token_of(1, &[(0, 8)]);
