@@ -15,10 +15,12 @@
 mod plan;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
@@ -173,14 +175,28 @@ impl Copier {
         let mut running = FuturesUnordered::new();
         let (mut prefix, mut in_flight) = (Prefix { done: progress.done(), ..Prefix::default() }, 0);
         let mut at = prefix.done;
-        let mut failed = None;
+        let (mut failed, mut ended) = (None, Vec::new());
+        let before = progress.done();
         loop {
             while failed.is_none() && in_flight < self.settings.in_flight_bytes && running.len() < OPERATIONS {
                 if progress.is_aborted() || stop() || destination.is_ended() {
                     failed = Some(CopyError::Aborted);
                     break;
                 }
-                match plan.next().await {
+                // What is under way goes on meanwhile: it may hold what the plan waits for.
+                let next = {
+                    let mut planning = pin!(plan.next());
+                    loop {
+                        if running.is_empty() {
+                            break planning.await;
+                        }
+                        match select(planning.as_mut(), running.next()).await {
+                            Either::Left((next, _)) => break next,
+                            Either::Right((step, _)) => ended.extend(step),
+                        }
+                    }
+                };
+                match next {
                     Ok(None) => break,
                     Ok(Some((step, len))) => {
                         let (first, memory) = (at, step.memory());
@@ -193,15 +209,21 @@ impl Copier {
                     Err(error) => failed = Some(error),
                 }
             }
-            let Some((first, len, memory, outcome)) = running.next().await else { break };
+            let step = match ended.pop() {
+                Some(step) => Some(step),
+                None => running.next().await,
+            };
+            let Some((first, len, memory, outcome)) = step else { break };
             in_flight -= memory;
             match outcome {
                 Ok(()) => progress.done.store(prefix.add(first, len), Ordering::Relaxed),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        if failed.is_none() && durability == Durability::Durable {
-            destination.finish(destination.target().flush()).await.map_err(CopyError::Destination)?;
+        // What is told to be done is done, also where the rest is not.
+        if durability == Durability::Durable && (failed.is_none() || progress.done() > before) {
+            let flushed = destination.finish(destination.target().flush()).await.map_err(CopyError::Destination);
+            return failed.map_or(flushed, Err);
         }
         failed.map_or(Ok(()), Err)
     }

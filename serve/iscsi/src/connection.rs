@@ -230,6 +230,10 @@ pub(crate) async fn run(
     writer.abort();
     // A peer that takes nothing must not keep the socket open.
     drop(connection.sender.take());
+    // Whoever logs in in its place must not find writes of before still landing.
+    if let Some(nexus) = &connection.nexus {
+        nexus.quiesce().await;
+    }
     end
 }
 

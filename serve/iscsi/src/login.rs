@@ -80,6 +80,8 @@ pub struct Agreed {
     pub group: u16,
     /// The account that was proven.
     pub user: Option<String>,
+    /// Its fingerprint.
+    pub proven: Option<[u8; 32]>,
     /// Whether the target proved its name too.
     pub mutual: bool,
     /// What was agreed on.
@@ -391,6 +393,7 @@ impl Login {
             target: leading.target.clone(),
             group: leading.way.group,
             user: self.security.user().map(str::to_owned),
+            proven: leading.way.chap.as_ref().filter(|_| self.security.user().is_some()).and_then(Account::fingerprint),
             mutual: self.security.mutual(),
             parameters: self.parameters.clone(),
             cmd_sn: self.cmd_sn,

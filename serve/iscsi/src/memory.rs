@@ -31,15 +31,6 @@ impl Memory {
     }
 }
 
-impl Share {
-    /// So many bytes more, if they are there.
-    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let Some(mut more) = self.memory.take(bytes) else { return false };
-        self.bytes += std::mem::take(&mut more.bytes);
-        true
-    }
-}
-
 impl Drop for Share {
     fn drop(&mut self) {
         self.memory.left.fetch_add(self.bytes, Ordering::Relaxed);
@@ -53,8 +44,7 @@ mod tests {
     #[test]
     fn no_more_is_taken_than_there_is() {
         let memory = Memory::new(10);
-        let mut first = memory.take(5).unwrap();
-        assert!(first.grow(1) && !first.grow(5));
+        let first = memory.take(6).unwrap();
         assert!(memory.take(5).is_none());
         let second = memory.take(4).unwrap();
         assert!(memory.take(1).is_none() && memory.take(0).is_some());

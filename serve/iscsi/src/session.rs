@@ -15,6 +15,7 @@ use holdfast_device::reactor::{ReactorHandle, clock};
 use holdfast_listener::{Accepted, Address, Handler, ListenError, Receiver, Sender, Server, Tracked};
 use holdfast_scsi::{InitiatorPort, Proof};
 
+use crate::account::Account;
 use crate::connection::{self, End, Terms};
 use crate::inbound::{Inbound, Incoming, Lost};
 use crate::login::{Agreed, Closed, Gate, Login, LoginStatus, Refusal, Step, Then, Way};
@@ -233,7 +234,8 @@ async fn send(sender: &mut Sender, header: &Header, text: &[u8]) -> io::Result<(
 
 /// Lets a session in that has come to terms, after any of the same identity has ended.
 async fn enter(agreed: Agreed, tracked: &Arc<Tracked>, ends: &Ends, iscsi: &Iscsi) -> Result<(Place, Terms), Refusal> {
-    let Agreed { initiator, initiator_alias, isid, target, group, user, mutual, parameters, cmd_sn, cid } = agreed;
+    let Agreed { initiator, initiator_alias, isid, target, group, user, proven, mutual, parameters, cmd_sn, cid } =
+        agreed;
     let candidate = Candidate {
         identity: Identity { initiator: initiator.clone(), isid, target: target.clone(), group },
         alias: initiator_alias,
@@ -263,14 +265,17 @@ async fn enter(agreed: Agreed, tracked: &Arc<Tracked>, ends: &Ends, iscsi: &Iscs
         Some(target) => {
             let gone = Refusal::new(LoginStatus::Removed, "the target was removed, or may no longer be logged in to");
             let (way, device) = iscsi.targets.way(&initiator, target, ends.local).map_err(|_| gone.clone())?;
-            if way.group != group || (way.chap.is_some() && place.entry.user.is_none()) {
+            let account = way.chap.as_ref();
+            let other =
+                account.is_some() && (place.entry.user.is_none() || proven != account.and_then(Account::fingerprint));
+            if way.group != group || other {
                 return Err(gone);
             }
             tracked.set_export(target);
             // How far its copies go.
-            let proof = match &way.chap {
+            let proof = match account {
                 None => Proof::Named,
-                Some(account) => account.fingerprint().map_or(Proof::Nothing, Proof::Secret),
+                Some(_) => proven.map_or(Proof::Nothing, Proof::Secret),
             };
             Some(device.connect_proved(InitiatorPort { name: initiator, isid }, group, proof))
         }

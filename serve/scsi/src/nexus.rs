@@ -19,11 +19,12 @@ use futures_util::future::LocalBoxFuture;
 use crate::answer::{DataIn, Fault, Outcome, Response, Status};
 use crate::attention::Attention;
 use crate::cdb::Cdb;
-use crate::command::{Command, Run};
+use crate::command::{Command, Conflict, Run};
 use crate::commands;
 use crate::copy::Proof;
 use crate::device::{Device, Link, NexusState};
 use crate::gate;
+use crate::limits::{LIST_BYTES, TRANSFER_BYTES};
 use crate::lun::Address;
 use crate::luns;
 use crate::ports::{InitiatorPort, NexusId, TargetPort};
@@ -74,8 +75,8 @@ pub struct Prepared {
 }
 
 enum Goal {
-    /// The command, and why it will not be served.
-    Unit(Arc<Link>, Option<&'static Command>, Option<Fault>),
+    /// The command, why it will not be served, and how often its nexus was aborted before it came.
+    Unit(Arc<Link>, Option<&'static Command>, Option<Fault>, u64),
     Elsewhere(Address),
 }
 
@@ -84,6 +85,19 @@ impl Prepared {
     /// where the command takes no data, or is not going to be served.
     pub fn data_out(&mut self) -> &mut [u8] {
         self.out.bytes_mut()
+    }
+
+    /// The most memory that its data take, those to the initiator too.
+    pub fn most_bytes(&self) -> u64 {
+        let out = self.out.len() as u64;
+        let Goal::Unit(link, Some(command), None, _) = &self.goal else { return out };
+        match command.conflict {
+            _ if out > 0 && matches!(self.cdb.opcode(), 0x0a | 0x2a | 0xaa | 0x8a) => out,
+            // What data are held against is read as well.
+            _ if out > 0 => 2 * out,
+            Conflict::Reads => self.cdb.range().blocks.saturating_mul(link.unit.block_bytes()).min(TRANSFER_BYTES),
+            _ => LIST_BYTES.into(),
+        }
     }
 }
 
@@ -147,7 +161,7 @@ impl Nexus {
         let Some(link) = link else {
             return Prepared { cdb, write_len, out: none, goal: Goal::Elsewhere(address) };
         };
-        let command = commands::find(&cdb, &link.unit);
+        let (command, aborts) = (commands::find(&cdb, &link.unit), link.party.aborts());
         let wanted = command.map_err(Fault::from).and_then(|command| {
             // Who is kept out need not send anything.
             gate::reserved(Some(command), &cdb, &link)?;
@@ -159,19 +173,21 @@ impl Nexus {
             Ok(wanted) => (DataOut::new(wanted), None),
             Err(fault) => (none, Some(fault)),
         };
-        Prepared { cdb, write_len, out, goal: Goal::Unit(link, command.ok(), fault) }
+        Prepared { cdb, write_len, out, goal: Goal::Unit(link, command.ok(), fault, aborts) }
     }
 
     /// Serves a command, whose data are there.
     pub fn start(&self, prepared: Prepared) -> Outcome {
         let Prepared { cdb, write_len, mut out, goal } = prepared;
-        let (link, command, fault) = match goal {
-            Goal::Unit(link, command, fault) => (link, command, fault),
+        let (link, command, fault, aborts) = match goal {
+            Goal::Unit(link, command, fault, aborts) => (link, command, fault, aborts),
             Goal::Elsewhere(address) => {
                 return Outcome::Answered(response(luns::answer(&self.state.device, address, &cdb), false));
             }
         };
         let refused = |fault| Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
+        // Before what may keep it out is looked at: who keeps it out from then on waits for the work.
+        let work = link.party.work();
         if let Err(fault) = gate::pass(command, &cdb, &self.state, &link) {
             return refused(fault);
         }
@@ -180,11 +196,19 @@ impl Nexus {
             (_, Some(fault)) => return refused(fault),
             (None, None) => return refused(Sense::opcode().into()),
         };
+        if aborts != link.party.aborts() {
+            return refused(Fault::Status(Status::TaskAborted));
+        }
         if let Err(fault) = gate::amount(command, &cdb, out.len(), write_len) {
             return refused(fault);
         }
-        out.shorten(write_len as usize);
-        let (nexus, given_up, work) = (self.state.clone(), Rc::new(Cell::new(false)), link.party.work());
+        // No part of a logical block is written.
+        let sent = match command.partial {
+            true => write_len - write_len % link.unit.block_bytes() as u32,
+            false => write_len,
+        };
+        out.shorten(sent as usize);
+        let (nexus, given_up) = (self.state.clone(), Rc::new(Cell::new(false)));
         let task = Task { nexus, cdb, out, given_up, work, link };
         match command.run {
             Run::Now(serve) => task.answered(serve(&task)),
@@ -215,6 +239,16 @@ impl Nexus {
         })
     }
 
+    /// Ends all that is under way; over when nothing of it has an effect any more.
+    pub async fn quiesce(&self) {
+        let links = self.state.device.links(self.state.serial());
+        let over: Vec<_> = links.iter().flat_map(|link| link.party.renew(true)).collect();
+        drop(links);
+        for work in over {
+            work.await;
+        }
+    }
+
     /// Something that the initiator may be told before it asks; ends when there is something. It stays for the next
     /// command to that unit to be told.
     pub async fn event(&self) -> Event {
@@ -239,8 +273,8 @@ impl Nexus {
 fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
     let own = &link.party;
     let told = match function {
-        Manage::AbortTask => return vec![own.renew(false)],
-        Manage::AbortTaskSet => return vec![own.renew(true)],
+        Manage::AbortTask => return own.renew(false),
+        Manage::AbortTaskSet => return own.renew(true),
         Manage::ClearTaskSet => Attention::CommandsCleared,
         Manage::LogicalUnitReset => Attention::DeviceReset,
         Manage::TargetWarmReset => Attention::BusReset,
@@ -256,7 +290,7 @@ fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
             party.tell(told);
         }
     }
-    parties.iter().map(|party| party.renew(true)).collect()
+    parties.iter().flat_map(|party| party.renew(true)).collect()
 }
 
 impl Drop for Nexus {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   task ─▶ holds Work ─▶ Session of the block service
-//!   abort: a new Work takes its place ─▶ the old one begins nothing more ─▶ its last task ends ─▶ it is over
+//!   abort: a new Work takes its place ─▶ the old ones begin nothing more ─▶ their last tasks end ─▶ they are over
 //! ```
 //!
 //! Invariant: a party knows no unit, so that a unit can know its parties. Work is over when nothing of it is under way,
 //! in the block service neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdfast_block::{Session, Target};
 use holdfast_device::{Raised, Signal};
@@ -37,26 +37,34 @@ impl Drop for Work {
     }
 }
 
+/// The work of now, and that of before which may not be over yet.
+struct Works {
+    now: Arc<Work>,
+    older: Vec<Weak<Work>>,
+    /// How often all that was under way was aborted.
+    aborts: u64,
+}
+
 /// See the module.
 pub(crate) struct Party {
     id: NexusId,
     target: Arc<Target>,
     pending: Pending,
     standing: AtomicU64,
-    work: Mutex<Arc<Work>>,
+    works: Mutex<Works>,
     copies: Operations,
     bell: Arc<Notify>,
 }
 
 impl Party {
     pub(crate) fn new(id: NexusId, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
-        let work = Mutex::new(Work::new(&target));
+        let works = Mutex::new(Works { now: Work::new(&target), older: Vec::new(), aborts: 0 });
         Arc::new(Self {
             id,
             target,
             pending: Pending::default(),
             standing: AtomicU64::new(0),
-            work,
+            works,
             copies: Operations::default(),
             bell,
         })
@@ -84,20 +92,41 @@ impl Party {
         &self.copies
     }
 
-    /// What a task that begins now belongs to.
-    pub(crate) fn work(&self) -> Arc<Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn works(&self) -> MutexGuard<'_, Works> {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins anew: ends when nothing that was under way is. With `abort`, what waits for its turn gives up.
-    pub(crate) fn renew(&self, abort: bool) -> Raised {
+    /// What a task that begins now belongs to.
+    pub(crate) fn work(&self) -> Arc<Work> {
+        self.works().now.clone()
+    }
+
+    /// How often all that was under way was aborted. A command whose data were still on their way at the last time must
+    /// not begin.
+    pub(crate) fn aborts(&self) -> u64 {
+        self.works().aborts
+    }
+
+    /// Begins anew. What is answered ends when nothing that was under way is, whatever number of times it began anew
+    /// before. With `abort`, what waits for its turn gives up.
+    pub(crate) fn renew(&self, abort: bool) -> Vec<Raised> {
         let fresh = Work::new(&self.target);
-        let old = std::mem::replace(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner), fresh);
         if abort {
             self.copies.reset();
-            old.session.end();
         }
-        old.over.wait()
+        // Let go of outside the lock.
+        let all: Vec<Arc<Work>> = {
+            let mut works = self.works();
+            works.aborts += u64::from(abort);
+            let old = std::mem::replace(&mut works.now, fresh);
+            works.older.retain(|work| work.strong_count() > 0);
+            works.older.push(Arc::downgrade(&old));
+            works.older.iter().filter_map(Weak::upgrade).collect()
+        };
+        if abort {
+            all.iter().for_each(|work| work.session.end());
+        }
+        all.iter().map(|work| work.over.wait()).collect()
     }
 
     /// What reservations say of it and as of which version of them, in one word of theirs.

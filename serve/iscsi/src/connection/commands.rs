@@ -23,8 +23,6 @@ use crate::protocol::constants::*;
 use crate::transfer::{Rules, Transfer};
 use crate::window::Turn;
 
-/// More than any command moves: an initiator that expects more has a larger buffer, which takes no memory here.
-const LARGEST_COMMAND: u32 = 64 << 20;
 /// The longest CDB.
 const CDB_BYTES: usize = 260;
 
@@ -102,22 +100,16 @@ impl Connection {
         inbound: &mut Inbound<Arrival>,
     ) -> Result<(), End> {
         let Some(nexus) = &self.nexus else { return Ok(()) };
-        let bytes =
-            u64::from(command.read_len.min(LARGEST_COMMAND)) + u64::from(command.write_len.min(LARGEST_COMMAND));
-        let Some(mut share) = self.memory.take(bytes) else {
+        let mut prepared = nexus.prepare(command.lun, cdb, command.read_len, command.write_len);
+        command.wants = prepared.data_out().len() as u64;
+        // What it takes, whatever its initiator expects.
+        let Some(share) = self.memory.take(prepared.most_bytes()) else {
             if early {
                 return Err(End::Protocol("a command came before its turn that there is no memory for"));
             }
             self.respond(&command, task_set_full(), None, 0);
             return Ok(());
         };
-        let mut prepared = nexus.prepare(command.lun, cdb, command.read_len, command.write_len);
-        command.wants = prepared.data_out().len() as u64;
-        // A command may want more than its initiator has.
-        if !share.grow(command.wants.saturating_sub(bytes)) && !early {
-            self.respond(&command, task_set_full(), None, 0);
-            return Ok(());
-        }
         let wanted = command.wants.min(command.write_len.into()) as u32;
         let data = header.data_bytes() as u32;
         let rules = Rules {

@@ -244,7 +244,7 @@ async fn serve_out(task: Task) -> Answer {
         parties.iter().filter(|party| party.id() == nexus).for_each(|party| party.tell(*attention));
     }
     for party in parties.iter().filter(|party| effects.abort.contains(party.id())) {
-        over.push(party.renew(true));
+        over.extend(party.renew(true));
     }
     for work in over {
         work.await;

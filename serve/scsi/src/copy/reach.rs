@@ -41,13 +41,21 @@ impl Reached {
         &self.work.session
     }
 
+    /// Where nobody can tell who reserved it, nobody's copies reach it.
+    fn is_ready(&self) -> bool {
+        !self.unit().table().standing(&self.link.party).not_ready()
+    }
+
     pub(super) fn may_be_read(&self) -> bool {
-        !gate::kept_out(Conflict::Reads, &self.link)
+        self.is_ready() && !gate::kept_out(Conflict::Reads, &self.link)
     }
 
     pub(super) fn may_be_written(&self) -> bool {
         let unit = self.unit();
-        !gate::kept_out(Conflict::Writes, &self.link) && !unit.is_read_only() && !unit.mode().is_write_protected()
+        self.is_ready()
+            && !gate::kept_out(Conflict::Writes, &self.link)
+            && !unit.is_read_only()
+            && !unit.mode().is_write_protected()
     }
 }
 

@@ -97,7 +97,8 @@ fn less_data_than_a_write_takes_are_written_as_far_as_they_go() {
             for len in [0, 200, block, 5 * block + 7] {
                 ok(&nexus, &rw10(opcode, 0, 6, 10), &vec![7; len]);
                 let found = ok(&nexus, &rw10(0x28, 0, 6, 10), &[]);
-                assert_eq!(found, [vec![7; len], vec![1; 10 * block - len]].concat());
+                let whole = len - len % block;
+                assert!(found == [vec![7; whole], vec![1; 10 * block - whole]].concat(), "{len} of {blocks:?}");
             }
             ok(&nexus, &rw10(opcode, 0, 0, 1), &vec![7; 2 * block]);
             assert_eq!(ok(&nexus, &rw10(0x28, 0, 1, 1), &[]), vec![0; block], "what is too much is not written");
