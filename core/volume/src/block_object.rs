@@ -28,7 +28,7 @@ use crate::blocks::{check_blocks, whole_bytes};
 use crate::cloning;
 use crate::error::{ErrorKind, VolumeError};
 use crate::objects::KeptOff;
-use crate::open_files::Handle;
+use crate::open_files::{Handle, Use};
 use crate::service::{Allocate, Caller, FileId, Flush, OpenMode};
 use crate::store::held;
 use crate::volume::Volume;
@@ -331,13 +331,23 @@ impl CloneRange for FileObject {
 
     fn clone_range(&self, source: Uuid, from: u64, offset: u64, len: u64) -> Io<()> {
         self.begin(async move |volume, handle| {
-            let source = volume.objects.handle(source).ok_or_else(|| {
+            let id = volume.objects.file(source).ok_or_else(|| {
                 VolumeError::new(ErrorKind::Invalid, format!("no file of volume {} is disk {source}", volume.id()))
             })?;
-            check_blocks(&source.file, from, len)?;
-            check_blocks(&handle.file, offset, len)?;
-            let range = cloning::CloneRange { from, to: offset, len };
-            volume.clone_file_range(&source, handle, range).await.map_err(|(_, error)| error)
+            // It may be closed meanwhile; whoever opens it then waits for its locks all the same.
+            let file = volume.open.enter(id, Use::Own);
+            let cloned = async {
+                volume.load_state(&file, Use::Own, |_, _| Ok(())).await?;
+                check_blocks(&file, from, len)?;
+                check_blocks(&handle.file, offset, len)?;
+                let mode = OpenMode { read: true, write: false, truncate: false };
+                let source = Handle { file: file.clone(), mode, is_unbuffered: false };
+                let range = cloning::CloneRange { from, to: offset, len };
+                volume.clone_file_range(&source, handle, range).await.map_err(|(_, error)| error)
+            };
+            let cloned = cloned.await;
+            let left = volume.leave(&file, Use::Own).await;
+            cloned.and(left)
         })
     }
 }

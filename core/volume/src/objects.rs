@@ -14,8 +14,8 @@ use crate::store::held;
 
 /// What a file is to block front ends.
 enum Use {
-    /// A block object with this handle.
-    Object(Uuid, Handle),
+    /// A block object of this id.
+    Object(Uuid, FileId),
     /// None, while so many want that.
     KeptOff(usize),
 }
@@ -34,7 +34,7 @@ impl Objects {
             Some(Use::Object(..)) => Err(busy("clients use the file as a disk already")),
             Some(Use::KeptOff(_)) => Err(busy("the file is being restored")),
             None => {
-                list.insert(handle.id().number, Use::Object(id, handle.clone()));
+                list.insert(handle.id().number, Use::Object(id, handle.id()));
                 Ok(())
             }
         }
@@ -48,10 +48,10 @@ impl Objects {
         }
     }
 
-    /// The handle of the block object of this id.
-    pub fn handle(&self, id: Uuid) -> Option<Handle> {
+    /// The file that is the block object of this id.
+    pub fn file(&self, id: Uuid) -> Option<FileId> {
         held(&self.list).values().find_map(|one| match one {
-            Use::Object(known, handle) if *known == id => Some(handle.clone()),
+            Use::Object(known, file) if *known == id => Some(*file),
             _ => None,
         })
     }
@@ -61,7 +61,7 @@ impl Objects {
         let mut files: Vec<FileId> = held(&self.list)
             .values()
             .filter_map(|one| match one {
-                Use::Object(_, handle) => Some(handle.id()),
+                Use::Object(_, file) => Some(*file),
                 Use::KeptOff(_) => None,
             })
             .collect();

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use holdfast_api::Severity;
 use holdfast_device::file::FileDevice;
@@ -25,6 +26,8 @@ type Mark = (u64, u64, i64, i64);
 #[derive(Default)]
 struct Seen {
     tried: BTreeMap<String, Mark>,
+    /// When LUNs that are not served were tried last.
+    luns_tried: Option<Instant>,
 }
 
 impl Seen {
@@ -90,6 +93,7 @@ impl Engine {
             self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
         }
         self.look_at_luns().await?;
+        self.retry_luns(&mut seen.luns_tried).await?;
         self.look_at_state_folder().await?;
         let offline = !self.live().offline.is_empty();
         if offline {

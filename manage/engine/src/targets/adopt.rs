@@ -11,8 +11,10 @@ use holdfast_model::{ObjectRef, Uuid};
 
 use super::known::{Document, KnownTarget, TARGETS};
 use super::merge::{Here, Kept, Merged, merge, on_pool};
+use super::objects::Named;
 use super::{LiveTarget, portals};
 use crate::engine::{Engine, OpenPool};
+use crate::error::{ApiResult, conflict};
 
 /// What a target that waits for its name is told of with.
 fn waiting(target: &KnownTarget, other: &str) -> Condition {
@@ -203,6 +205,34 @@ impl Engine {
             .iter()
             .map(|(_, why)| Condition::new(format!("a target is not served: {why}"), "run the version that wrote it"));
         waits.chain(told).collect()
+    }
+
+    /// Refuses a LUN that a target of the pool has which is not served, since others have its names or its document
+    /// cannot be read.
+    pub(super) fn refuse_kept_lun(&self, named: &Named, object: &str) -> ApiResult<()> {
+        let (known, path, id) = (self.targets_by_id(), &named.path, named.id.to_string());
+        for (key, text) in named.open.pool.documents(TARGETS) {
+            match Document::read(&key, &text) {
+                Ok(Document::Target(target)) if !known.contains_key(&target.id) => {
+                    let other = known.values().find(|other| other.name == target.name || other.iqn == target.iqn);
+                    let number = target.luns.iter().find(|(_, lun)| lun.on == named.on).map(|(number, _)| *number);
+                    if let (Some(other), Some(number)) = (other, number) {
+                        let told = waiting(&target, &other.name);
+                        let message = format!("{path} is LUN {} already; {}", target.lun_name(number), told.cause);
+                        return Err(conflict(object, message, told.next_action));
+                    }
+                }
+                Ok(_) => {}
+                // Ids of LUNs are written alike, whatever else is not known here.
+                Err(why) if String::from_utf8_lossy(&text).contains(&id) => {
+                    let message =
+                        format!("{path} is a LUN already; its target's document {key} cannot be read ({why})");
+                    return Err(conflict(object, message, "run the version that wrote it"));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Serves the targets whose name was taken so far and is free now.

@@ -21,7 +21,7 @@ const MOST_GONE: usize = 512;
 
 impl Engine {
     /// The pools in service with these ids.
-    fn open_pools(&self, ids: &BTreeSet<Uuid>) -> Vec<Arc<OpenPool>> {
+    pub(super) fn open_pools(&self, ids: &BTreeSet<Uuid>) -> Vec<Arc<OpenPool>> {
         self.live().pools.values().filter(|open| ids.contains(&open.pool.id())).cloned().collect()
     }
 

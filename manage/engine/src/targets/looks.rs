@@ -1,16 +1,16 @@
-//! What is looked at each second for initiators: sizes that changed and thin ground that fills up; and what is told of
-//! initiators: logins that failed, sessions that came and went.
+//! What is looked at each second for initiators: sizes that changed, thin ground that fills up, and LUNs that could not
+//! be served; and what is told of initiators: logins that failed, sessions that came and went.
 //!
 //! Invariant: who tries passwords fills no log: failed logins of one initiator are told once a minute, with their
 //! number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast_api::Severity;
 use holdfast_iscsi::{FailedLogin, Observer, SessionStatus};
-use holdfast_model::{ObjectRef, Provisioning};
+use holdfast_model::{ObjectRef, Provisioning, Uuid};
 use holdfast_scsi::{Room, Unit};
 use holdfast_space::Space;
 
@@ -21,6 +21,8 @@ use crate::events::EventLog;
 
 /// How often the room of a pool is asked for at most, which goes over all of its disks.
 const ROOM_EVERY: Duration = Duration::from_secs(15);
+/// How often LUNs that could not be served are tried again at most.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// How often failed logins of one initiator are told.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Initiators whose failed logins are told apart.
@@ -88,6 +90,33 @@ impl Engine {
             let room = self.blocking(move || room_of(&open, &space, threshold)).await?;
             unit.set_room(room);
         }
+        Ok(())
+    }
+
+    /// Tries again to serve LUNs of pools in service that could not be; `tried` says when that was done last.
+    pub(crate) async fn retry_luns(self: &Arc<Self>, tried: &mut Option<Instant>) -> ApiResult<()> {
+        if tried.is_some_and(|at| at.elapsed() < RETRY_EVERY) {
+            return Ok(());
+        }
+        let pools: BTreeSet<Uuid> = {
+            let live = self.live();
+            let here: BTreeSet<Uuid> = live.pools.values().map(|open| open.pool.id()).collect();
+            let troubled = live.targets.values().flat_map(|target| {
+                target.troubles.keys().filter_map(|number| Some(target.known.luns.get(number)?.pool))
+            });
+            troubled.filter(|pool| here.contains(pool)).collect()
+        };
+        if pools.is_empty() {
+            return Ok(());
+        }
+        let retried = self.change(move |engine| async move {
+            for open in engine.open_pools(&pools) {
+                engine.serve_luns(&open).await;
+            }
+            Ok(())
+        });
+        retried.await?;
+        *tried = Some(Instant::now());
         Ok(())
     }
 }

@@ -115,6 +115,7 @@ impl Engine {
         if let Some(number) = self.same_lun(&object, &before, &named.on, &named.path, &request)? {
             return Ok(LunChanged { changed: false, lun: self.lun(name, number)? });
         }
+        self.refuse_kept_lun(&named, &object).map_err(|error| error.at("backing"))?;
         let free = || (0..MOST_LUNS).find(|number| !before.luns.contains_key(number));
         let Some(number) = request.lun.or_else(free) else {
             return Err(conflict(object, format!("it has {MOST_LUNS} LUNs"), "make another target"));
@@ -131,11 +132,11 @@ impl Engine {
         let mut after = before.clone();
         after.changes += 1;
         after.luns.insert(number, known.clone());
-        // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more.
-        self.forget_reservations(&known, &after.lun_name(number)).await;
         let live = self.make_unit(&named.open, &after, number, &known).await;
         let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
         self.keep_target(Some(&before), Some(&after)).await?;
+        // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more.
+        self.forget_reservations(&known, &after.lun_name(number)).await;
         if let Err(cause) = self.show_unit(&after, number, live) {
             let back = KnownTarget { changes: after.changes + 1, ..before.clone() };
             self.keep_target(Some(&after), Some(&back)).await?;
@@ -226,7 +227,7 @@ impl Engine {
         self.lun_of(&Backing::Space(space))
     }
 
-    /// Opens what a LUN stands for, with its reservations; no initiator sees it yet.
+    /// Opens what a LUN stands for, without reservations; no initiator sees it yet.
     async fn make_unit(
         &self,
         open: &Arc<OpenPool>,
@@ -241,14 +242,18 @@ impl Engine {
         let settings =
             UnitSettings { id: known.id, name: known.path.clone(), blocks: blocks(known.blocks), thin: object.thin };
         let unit = Unit::new(settings, Arc::new(block), self.front_ends.iscsi.shared());
-        let kept = open.pool.document(&reservation_key(known.id));
+        let size_bytes = unit.target().info().geometry.size_bytes;
+        Ok(LiveLun { unit, size_bytes, file: object.file, room: Default::default() })
+    }
+
+    /// Has a LUN have the reservations that its pool keeps.
+    fn restore_reservations(&self, open: &OpenPool, target: &KnownTarget, number: u16, unit: &Unit) {
+        let kept = open.pool.document(&reservation_key(unit.settings().id));
         if let Some(why) = kept.and_then(|kept| unit.restore_reservations(&kept).err()) {
             let cause = format!("its reservations cannot be read ({why}); initiators are refused");
             let next = format!("'holdfast reservation clear {} {number} --yes' gives them up", target.name);
             self.events.emit(Severity::Error, &target.lun_object(number), &cause, &next);
         }
-        let size_bytes = unit.target().info().geometry.size_bytes;
-        Ok(LiveLun { unit, size_bytes, file: object.file, room: Default::default() })
     }
 
     /// Shows a LUN to initiators.
@@ -283,13 +288,16 @@ impl Engine {
         for (target, number, known) in waiting {
             let made = self.make_unit(open, &target, number, &known).await;
             let shown = made.and_then(|lun| {
+                self.restore_reservations(open, &target, number, &lun.unit);
                 self.show_unit(&target, number, lun).map_err(|cause| Condition::new(cause, "see the daemon's log"))
             });
-            if let Err(why) = shown {
+            // It is tried again and again, and told once.
+            if let Err(why) = shown
+                && let Some(live) = self.live_mut().targets.get_mut(&target.name)
+                && live.troubles.get(&number) != Some(&why)
+            {
                 tracing::error!("LUN {} is not served: {}", target.lun_name(number), why.cause);
-                if let Some(live) = self.live_mut().targets.get_mut(&target.name) {
-                    live.troubles.insert(number, why);
-                }
+                live.troubles.insert(number, why);
             }
         }
     }

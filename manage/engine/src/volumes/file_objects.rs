@@ -430,7 +430,7 @@ impl Engine {
             }
         };
         if !is_kept {
-            end_file_disk(open, &reactor, volume, &disk).await;
+            end_file_disk(open, &reactor, volume, disk).await;
             return Err(conflict(object, "its volume was closed just now", "ask again"));
         }
         Ok(hold(disk))
@@ -439,8 +439,7 @@ impl Engine {
     /// Ends the disks of a volume that is closed, whoever has them.
     pub(super) async fn end_disks(&self, disks: impl IntoIterator<Item = Shared>) {
         for Shared { disk, .. } in disks {
-            end_object(self.next_reactor(), &disk).await;
-            stand_up(&disk.opens, &disk.seat);
+            end_disk(self.next_reactor(), disk, async {}).await;
         }
     }
 
@@ -455,7 +454,7 @@ impl Engine {
 }
 
 /// Has one user less of a file that is a disk.
-async fn give_back(open: &OpenPool, reactor: &ReactorHandle, volume: Uuid, file: FileId) {
+async fn give_back(open: &Arc<OpenPool>, reactor: &ReactorHandle, volume: Uuid, file: FileId) {
     let last = {
         let mut volumes = open.volumes();
         let live = volumes.values_mut().find(|live| live.known.id == volume);
@@ -468,24 +467,36 @@ async fn give_back(open: &OpenPool, reactor: &ReactorHandle, volume: Uuid, file:
         opened.disks.remove(&file)
     };
     if let Some(Shared { disk, .. }) = last {
-        end_file_disk(open, reactor, volume, &disk).await;
+        end_file_disk(open, reactor, volume, disk).await;
     }
 }
 
-async fn end_file_disk(open: &OpenPool, reactor: &ReactorHandle, volume: Uuid, disk: &FileDisk) {
-    end_object(reactor, disk).await;
-    open.drop_pages(volume, disk.file()).await;
-    stand_up(&disk.opens, &disk.seat);
+async fn end_file_disk(open: &Arc<OpenPool>, reactor: &ReactorHandle, volume: Uuid, disk: Arc<FileDisk>) {
+    let (open, file) = (Arc::downgrade(open), disk.file());
+    end_disk(reactor, disk, async move {
+        if let Some(open) = open.upgrade() {
+            open.drop_pages(volume, file).await;
+        }
+    })
+    .await;
 }
 
-async fn end_object(reactor: &ReactorHandle, disk: &FileDisk) {
-    let object = disk.object.clone();
+/// Closes it, does what is to follow, and gives back its place in the table of opens, which it has as long as requests of
+/// it are under way. That goes on where it takes longer than is waited for.
+async fn end_disk(reactor: &ReactorHandle, disk: Arc<FileDisk>, then: impl Future<Output = ()> + Send + 'static) {
+    let (object, path) = (disk.object.clone(), disk.path.clone());
     let closing = reactor.call(move || async move { object.close().await });
-    match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
-        Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::warn!("file {}, which was a disk, was not closed: {error}", disk.path),
-        Ok(Err(_)) => tracing::warn!("file {}, which was a disk, was not closed: its reactor has ended", disk.path),
-        Err(_) => tracing::warn!("requests of file {} are still being finished", disk.path),
+    let ending = tokio::spawn(async move {
+        match closing.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("file {}, which was a disk, was not closed: {error}", disk.path),
+            Err(_) => tracing::warn!("file {}, which was a disk, was not closed: its reactor has ended", disk.path),
+        }
+        then.await;
+        stand_up(&disk.opens, &disk.seat);
+    });
+    if tokio::time::timeout(CLOSE_TIMEOUT, ending).await.is_err() {
+        tracing::warn!("requests of file {path} are still being finished");
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   the mount is to write back all that it keeps (syncfs)      it does not wait for us to take all of that
 //!       ─▶ each file that is open to be written: the kernel drops what it keeps of it, written and waited for before
+//!       ─▶ syncfs again                                        it tells what of that was not taken
 //! ```
 //!
 //! Invariants: a snapshot has what mapped memory had when it was asked for, or it is not made. A kernel that does not
@@ -54,14 +55,16 @@ impl Asking {
     }
 }
 
-/// Has a mount write back all that it keeps, if it is still there.
-fn write_back(directory: &Path) -> Result<(), String> {
-    let Ok(open) = File::open(directory) else { return Ok(()) };
+/// The directory of a mount, if that is still there.
+fn opened(directory: &Path) -> Option<File> {
+    let open = File::open(directory).ok()?;
     let is_ours = rustix::fs::fstatfs(&open).is_ok_and(|facts| facts.f_type as u64 == FUSE);
-    if !is_ours {
-        return Ok(());
-    }
-    rustix::fs::syncfs(&open).map_err(|error| error.to_string())
+    is_ours.then_some(open)
+}
+
+/// Has a mount write back all that it keeps. What could not be written since it was opened, or asked last, is told.
+fn write_back(mount: Option<&File>) -> Result<(), String> {
+    mount.map_or(Ok(()), |open| rustix::fs::syncfs(open).map_err(|error| error.to_string()))
 }
 
 impl OpenPool {
@@ -82,7 +85,8 @@ impl OpenPool {
         };
         let Some((notifier, place, opens, asking, object)) = found else { return Ok(()) };
         let work = move || {
-            let written = place.map_or(Ok(()), |place| write_back(&place));
+            let mount = place.and_then(|place| opened(&place));
+            let written = write_back(mount.as_ref());
             for file in opens.files(usize::MAX) {
                 let is_written = opens.opens_of(file, usize::MAX).iter().any(|one| one.access.has(Access::WRITE));
                 if is_written {
@@ -90,7 +94,9 @@ impl OpenPool {
                     notifier.file_changed(FileId { number: file.number, generation: file.generation });
                 }
             }
-            written
+            // Whether all of that was taken is told to whoever asks once more.
+            let dropped = write_back(mount.as_ref());
+            written.and(dropped)
         };
         asking.within(TIMEOUT, work).await.map_err(|(code, why)| {
             let message = format!("what programs wrote to mapped memory could not be had for the snapshot: {why}");

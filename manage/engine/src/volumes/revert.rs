@@ -495,10 +495,11 @@ impl<'a> Revert<'a> {
             Ok(to) => self.compare(&from, to, was.size_bytes).await,
             Err(error) => Err(error.clone().into()),
         };
-        self.was.close(from).await?;
+        let closed = self.was.close(from).await;
         if let Ok(to) = to {
             self.is.close(to).await?;
         }
+        closed?;
         compared
     }
 
