@@ -362,7 +362,11 @@ impl Login {
     fn declare(&mut self, out: &mut Vec<u8>) {
         self.parameters.declare();
         for (key, value) in Parameters::declared() {
-            text::push(out, key, &value.to_string());
+            // One that was refused to the initiator is named already, and no text has a key twice.
+            let is_named = text::parse(out).is_ok_and(|pairs| pairs.iter().any(|(known, _)| *known == key));
+            if !is_named {
+                text::push(out, key, &value.to_string());
+            }
         }
         let alias = self.leading.as_ref().and_then(|leading| leading.way.alias.as_deref());
         if let Some(alias) = alias {

@@ -19,7 +19,7 @@ use futures_util::future::LocalBoxFuture;
 use crate::answer::{DataIn, Fault, Outcome, Response, Status};
 use crate::attention::Attention;
 use crate::cdb::Cdb;
-use crate::command::{Command, Conflict, Run};
+use crate::command::{Command, Run};
 use crate::commands;
 use crate::copy::Proof;
 use crate::device::{Device, Link, NexusState};
@@ -87,16 +87,18 @@ impl Prepared {
         self.out.bytes_mut()
     }
 
-    /// The most memory that its data take, those to the initiator too.
-    pub fn most_bytes(&self) -> u64 {
+    /// The most memory that its data take, those to the initiator too, who expects so many.
+    pub fn most_bytes(&self, read_len: u32) -> u64 {
         let out = self.out.len() as u64;
-        let Goal::Unit(link, Some(command), None, _) = &self.goal else { return out };
-        match command.conflict {
-            _ if out > 0 && matches!(self.cdb.opcode(), 0x0a | 0x2a | 0xaa | 0x8a) => out,
+        let Goal::Unit(link, Some(_), None, _) = &self.goal else { return out };
+        match () {
+            () if out > 0 && matches!(self.cdb.opcode(), 0x0a | 0x2a | 0xaa | 0x8a) => out,
             // What data are held against is read as well.
-            _ if out > 0 => 2 * out,
-            Conflict::Reads => self.cdb.range().blocks.saturating_mul(link.unit.block_bytes()).min(TRANSFER_BYTES),
-            _ => LIST_BYTES.into(),
+            () if out > 0 => 2 * out,
+            () if matches!(self.cdb.opcode(), 0x08 | 0x28 | 0xa8 | 0x88 | 0x2f | 0xaf | 0x8f) => {
+                self.cdb.range().blocks.saturating_mul(link.unit.block_bytes()).min(TRANSFER_BYTES)
+            }
+            () => read_len.min(LIST_BYTES).into(),
         }
     }
 }

@@ -102,8 +102,16 @@ fn data_move_between_pools_and_targets_without_the_host() {
     // One that has logged out there reaches nothing there any more.
     drop(second);
     let far = cscd(&naa(&mut served.session("second", &[0]), 0), 512);
-    let answer = first.ask(0, extended_copy([far, units[1]], &[(128, 0, 8)])).expect("answered");
-    assert_eq!(answer.sense_code(), (0xa, 0x0d, 0x02));
+    let gone = |first: &mut Session| {
+        let answer = first.ask(0, extended_copy([far, units[1]], &[(128, 0, 8)])).expect("answered");
+        answer.status != 0 && answer.sense_code() == (0xa, 0x0d, 0x02)
+    };
+    // A session is over a moment after its connection.
+    let begun = std::time::Instant::now();
+    while !gone(&mut first) {
+        assert!(begun.elapsed().as_secs() < 20, "a unit is reached without a session");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 #[test]

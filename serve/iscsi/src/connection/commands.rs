@@ -103,7 +103,7 @@ impl Connection {
         let mut prepared = nexus.prepare(command.lun, cdb, command.read_len, command.write_len);
         command.wants = prepared.data_out().len() as u64;
         // What it takes, whatever its initiator expects.
-        let Some(share) = self.memory.take(prepared.most_bytes()) else {
+        let Some(share) = self.memory.take(prepared.most_bytes(command.read_len)) else {
             if early {
                 return Err(End::Protocol("a command came before its turn that there is no memory for"));
             }
