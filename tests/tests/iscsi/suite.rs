@@ -49,6 +49,8 @@ const BROKEN: &[(&str, &str)] = &[
 /// Tests that want units of their own.
 const BLOCKS_512: &[&str] = &["SCSI.GetLBAStatus.UnmapSingle"];
 const READ_ONLY: &[&str] = &["SCSI.ReadOnly.ReadOnlySBC"];
+/// It compares with zeros that it has not written.
+const BLANK: &[&str] = &["SCSI.MultipathIO.CompareAndWrite"];
 
 #[test]
 fn every_test_passes_that_applies() {
@@ -67,12 +69,13 @@ fn every_test_passes_that_applies() {
     let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let mut names = suite::names();
     let all = names.len();
-    let elsewhere = [BLOCKS_512, READ_ONLY].concat();
+    let elsewhere = [BLOCKS_512, READ_ONLY, BLANK].concat();
     names.retain(|name| BROKEN.iter().all(|(broken, _)| name != broken) && !elsewhere.contains(&name.as_str()));
     assert_eq!(names.len() + elsewhere.len() + BROKEN.len(), all, "a test that the suite does not have");
     let mut score = suite::score(&names, &lanes);
     score.extend(suite::score(&own(BLOCKS_512), &[urls("small", &["--block", "512"])]));
     score.extend(suite::score(&own(READ_ONLY), &[urls("fixed", &["--read-only"])]));
+    score.extend(suite::score(&own(BLANK), &[urls("blank", &[])]));
     println!("{}, {}", told(&score, "SCSI."), told(&score, "iSCSI."));
     let surprises = surprises(&score, NOT_APPLICABLE);
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
