@@ -76,7 +76,7 @@ pub enum TargetCommand {
         /// The iSCSI name by which initiators know it; made from the server's name and its own by default
         #[arg(long, value_name = "IQN")]
         iqn: Option<String>,
-        /// Address by which it is reached, HOST[:PORT]; can be repeated; all addresses of the daemon by default
+        /// Address by which it is reached, HOST:PORT; can be repeated; all addresses of the daemon by default
         #[arg(long, value_name = "ADDRESS")]
         portal: Vec<String>,
         /// Let any initiator log in
@@ -128,7 +128,7 @@ pub enum PortalCommand {
     Add {
         /// Name of the target
         target: String,
-        /// HOST[:PORT]
+        /// HOST:PORT
         address: String,
         /// Its portal group, which is one port to SCSI; 1 by default
         #[arg(long, value_name = "N")]
@@ -142,7 +142,7 @@ pub enum PortalCommand {
     Set {
         /// Name of the target
         target: String,
-        /// HOST[:PORT]
+        /// HOST:PORT
         address: String,
         /// Its portal group
         #[arg(long, value_name = "N")]
@@ -155,7 +155,7 @@ pub enum PortalCommand {
     Remove {
         /// Name of the target
         target: String,
-        /// HOST[:PORT]
+        /// HOST:PORT
         address: String,
     },
 }
