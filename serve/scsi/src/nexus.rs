@@ -91,14 +91,14 @@ impl Prepared {
     pub fn most_bytes(&self, read_len: u32) -> u64 {
         let out = self.out.len() as u64;
         let Goal::Unit(link, Some(_), None, _) = &self.goal else { return out };
-        match () {
-            () if out > 0 && matches!(self.cdb.opcode(), 0x0a | 0x2a | 0xaa | 0x8a) => out,
+        match self.cdb.opcode() {
+            0x0a | 0x2a | 0xaa | 0x8a if out > 0 => out,
             // What data are held against is read as well.
-            () if out > 0 => 2 * out,
-            () if matches!(self.cdb.opcode(), 0x08 | 0x28 | 0xa8 | 0x88 | 0x2f | 0xaf | 0x8f) => {
+            _ if out > 0 => 2 * out,
+            0x08 | 0x28 | 0xa8 | 0x88 | 0x2f | 0xaf | 0x8f => {
                 self.cdb.range().blocks.saturating_mul(link.unit.block_bytes()).min(TRANSFER_BYTES)
             }
-            () => read_len.min(LIST_BYTES).into(),
+            _ => read_len.min(LIST_BYTES).into(),
         }
     }
 }
