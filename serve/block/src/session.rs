@@ -156,6 +156,16 @@ impl Session {
         .await
     }
 
+    /// What a change waits for before it begins; it waits no longer when it is polled after it was given up.
+    async fn unless<T>(&self, wait: impl Future<Output = T>, flag: &Cell<bool>) -> Result<T, IoError> {
+        let mut wait = pin!(wait);
+        poll_fn(|cx| match flag.get() || self.ended.raised() {
+            true => Poll::Ready(Err(given_up())),
+            false => wait.as_mut().poll(cx).map(Ok),
+        })
+        .await
+    }
+
     /// The outcome of a change, apart from others until it is over.
     async fn finish_change(&self, mut change: UnderWay, flag: &Cell<bool>) -> Result<(), IoError> {
         if let Some(Io::Queued(_)) = change.io
@@ -245,7 +255,7 @@ impl Session {
         durability: Durability,
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
-        let held = Arc::new(self.target.exclusion().hold(blocks.clone()).await);
+        let held = Arc::new(self.unless(self.target.exclusion().hold(blocks.clone()), flag).await?);
         self.begin_unless(&held, &blocks, change, durability, flag).await
     }
 
@@ -333,7 +343,7 @@ impl Session {
         change: impl FnOnce(&mut [u8]) -> Option<R>,
     ) -> Result<Option<R>, IoError> {
         let blocks = blocks_around(offset, len);
-        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
+        let held = Arc::new(self.unless(self.target.exclusion().hold_partial(blocks.clone()), flag).await?);
         let buf = IoBuf::new((blocks.end - blocks.start) as usize);
         let mut buf = self.finish_unless(self.target.read(blocks.start, buf), flag).await?;
         let before = (offset - blocks.start) as usize;
@@ -359,7 +369,7 @@ impl Session {
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
-        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
+        let held = Arc::new(self.unless(self.target.exclusion().hold_partial(blocks.clone()), flag).await?);
         let before = (offset - blocks.start) as usize;
         let behind = before + len as usize;
         let last = blocks.end - BLOCK_BYTES;
@@ -390,7 +400,7 @@ impl Session {
         flag: &Cell<bool>,
     ) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
-        let held = Arc::new(self.target.exclusion().hold_partial(blocks.clone()).await);
+        let held = Arc::new(self.unless(self.target.exclusion().hold_partial(blocks.clone()), flag).await?);
         let (from, to) = (offset, offset + len);
         let whole = whole_units(from..to, BLOCK_BYTES);
         let (first, last) = (blocks.start, blocks.end - BLOCK_BYTES);

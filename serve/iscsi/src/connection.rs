@@ -33,6 +33,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::future::select;
 use holdfast_device::Clock;
@@ -41,7 +42,7 @@ use holdfast_listener::{Receiver, Sender, Tracked};
 use holdfast_scsi::Nexus;
 
 use crate::inbound::{Inbound, Incoming, Lost};
-use crate::memory::{Memory, Share};
+use crate::memory::{Memory, Purse, Share};
 use crate::outbound::{Digests, Outbound};
 use crate::parameters::Parameters;
 use crate::settings::IscsiSettings;
@@ -132,7 +133,7 @@ pub(crate) struct Connection {
     entry: Arc<SessionEntry>,
     nexus: Option<Nexus>,
     tracked: Arc<Tracked>,
-    memory: Arc<Memory>,
+    memory: Rc<Purse>,
     settings: IscsiSettings,
     cid: u16,
     digests: Digests,
@@ -149,6 +150,12 @@ pub(crate) struct Connection {
     logged_out: Cell<bool>,
     /// Something came in since the last look.
     heard: Cell<bool>,
+    /// Data of commands came since the last look.
+    data_came: Cell<bool>,
+    /// The command whose data is being received: since when it is there, and how much of its data is missing.
+    arriving: Cell<Option<(Duration, u64)>>,
+    /// The time of the last look.
+    now: Cell<Duration>,
     /// The tag of the question whether the initiator is there.
     ping: Cell<Option<u32>>,
     sent_bytes: Cell<u64>,
@@ -180,13 +187,13 @@ pub(crate) async fn run(
 ) -> End {
     let _here = Here::new();
     let Terms { entry, nexus, parameters, cid, window, stat_sn } = terms;
-    let tracked = entry.tracked.clone();
+    let (tracked, clock) = (entry.tracked.clone(), clock());
     let connection = Rc::new(Connection {
         targets,
         entry,
         nexus,
         tracked,
-        memory,
+        memory: Purse::new(memory),
         settings: settings.clone(),
         cid,
         digests: Digests { header: parameters.header_digest, data: parameters.data_digest },
@@ -200,6 +207,9 @@ pub(crate) async fn run(
         exchange: RefCell::default(),
         logged_out: Cell::new(false),
         heard: Cell::new(true),
+        data_came: Cell::new(false),
+        arriving: Cell::new(None),
+        now: Cell::new(clock.now()),
         ping: Cell::new(None),
         sent_bytes: Cell::new(0),
         serving: Cell::new(false),
@@ -215,7 +225,6 @@ pub(crate) async fn run(
         room_bell: LocalNotify::default(),
         sent_bell: LocalNotify::default(),
     });
-    let clock = clock();
     let writer = spawn_local(connection.clone().write());
     let end = connection.serve(&*clock, receiver, first).await;
     connection.serving.set(false);
@@ -298,6 +307,9 @@ impl Connection {
             }
             received = self.receive(&mut receiver, &mut inbound, received).await?;
             self.heard.set(true);
+            if self.arriving.get().is_some() {
+                self.data_came.set(true);
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! How iSCSI is served: limits and habits.
 //!
+//! Nobody's share of the payload memory is fixed: a session may hold as much as it leaves to others, and one command more
+//! than that where it holds none. The data that commands wait for must come: when none came for `send_timeout`, or not all
+//! within that and a second for each 512 KiB, the session is ended, whatever pings it answers.
+//!
 //! Memory that initiators can make a server hold is at most `memory_bytes` of payload, and for each connection 256 KiB of
 //! answers that wait behind a full socket, one read beyond that, and about 20 KiB.
 
@@ -24,7 +28,7 @@ pub struct IscsiSettings {
     pub ping_after: Duration,
     /// One that does not answer for so long is dropped.
     pub ping_timeout: Duration,
-    /// One that takes no answer for so long is dropped.
+    /// One that takes no answer for so long, or sends nothing of the data that was asked for, is dropped.
     pub send_timeout: Duration,
     /// How long a session that is told to end has for its tasks and its logout.
     pub drain_timeout: Duration,

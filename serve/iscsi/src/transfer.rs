@@ -105,6 +105,11 @@ impl Transfer {
         self.received >= self.wanted
     }
 
+    /// Bytes that are wanted and not there.
+    pub fn missing(&self) -> u32 {
+        self.wanted.saturating_sub(self.received)
+    }
+
     /// Requests for data so far.
     pub fn requests(&self) -> u32 {
         self.requests

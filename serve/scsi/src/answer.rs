@@ -2,7 +2,6 @@
 //!
 //! Invariant: data is sent from where the disk wrote it; only what a command makes up itself is a vector of bytes.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,6 +10,7 @@ use std::task::{Context, Poll};
 use holdfast_device::IoBuf;
 use holdfast_device::reactor::{self, spawn_local};
 
+use crate::fate::{Fate, Over};
 use crate::sense::Sense;
 
 /// How a command ended (SAM-5 5.3.1).
@@ -110,19 +110,25 @@ pub(crate) type Answer = Result<DataIn, Fault>;
 #[must_use = "a command that is dropped is aborted"]
 pub struct Running {
     future: Option<Pin<Box<dyn Future<Output = Response>>>>,
-    /// Set for what changes the unit: how it learns that it is given up.
-    given_up: Option<Rc<Cell<bool>>>,
+    fate: Rc<Fate>,
+    /// Whether it must be carried to its end once a change of it has begun.
+    changes: bool,
 }
 
 impl Running {
     /// A command that may be forgotten at any point.
-    pub(crate) fn reading(future: impl Future<Output = Response> + 'static) -> Self {
-        Self { future: Some(Box::pin(future)), given_up: None }
+    pub(crate) fn reading(fate: Rc<Fate>, future: impl Future<Output = Response> + 'static) -> Self {
+        Self { future: Some(Box::pin(future)), fate, changes: false }
     }
 
-    /// A command that must be carried to its end once a change of it has begun; `given_up` tells it to begin no more.
-    pub(crate) fn changing(given_up: Rc<Cell<bool>>, future: impl Future<Output = Response> + 'static) -> Self {
-        Self { future: Some(Box::pin(future)), given_up: Some(given_up) }
+    /// A command that must be carried to its end once a change of it has begun; its fate tells it to begin no more.
+    pub(crate) fn changing(fate: Rc<Fate>, future: impl Future<Output = Response> + 'static) -> Self {
+        Self { future: Some(Box::pin(future)), fate, changes: true }
+    }
+
+    /// Ends when it has no effect any more, also where it is dropped before.
+    pub fn over(&self) -> Over {
+        Over::new(&self.fate)
     }
 }
 
@@ -133,17 +139,24 @@ impl Future for Running {
         let future = self.future.as_mut().expect("an answered command is polled once");
         let Poll::Ready(response) = future.as_mut().poll(cx) else { return Poll::Pending };
         self.future = None;
+        self.fate.end();
         Poll::Ready(response)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let (Some(future), Some(given_up)) = (self.future.take(), self.given_up.take()) else { return };
-        given_up.set(true);
-        if reactor::current().is_some() {
-            drop(spawn_local(future));
+        let Some(future) = self.future.take() else { return };
+        if !self.changes || reactor::current().is_none() {
+            drop(future);
+            return self.fate.end();
         }
+        self.fate.given_up().set(true);
+        let fate = self.fate.clone();
+        drop(spawn_local(async move {
+            drop(future.await);
+            fate.end();
+        }));
     }
 }
 

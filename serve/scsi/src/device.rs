@@ -120,7 +120,7 @@ impl Drop for NexusState {
         for slot in table.slots.values_mut() {
             for (_, link) in slot.links.extract_if(.., |(serial, _)| *serial == self.serial) {
                 link.unit.leave(&link.party);
-                drop(link.party.renew(true));
+                drop(link.party.renew());
             }
         }
     }
@@ -196,7 +196,7 @@ impl Device {
         let gone = slot.presence.0.wait();
         for (_, link) in &slot.links {
             link.unit.leave(&link.party);
-            drop(link.party.renew(true));
+            drop(link.party.renew());
         }
         drop(slot);
         Box::pin(gone)

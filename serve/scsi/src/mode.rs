@@ -37,9 +37,14 @@ impl Mode {
         self.flags() & WRITE_PROTECT != 0
     }
 
+    /// Turns the write cache on again.
+    pub(crate) fn cache_again(&self) {
+        self.0.fetch_or(WRITE_CACHE, Ordering::SeqCst);
+    }
+
     /// Whether every change is to be durable when it is answered.
     pub(crate) fn writes_through(&self) -> bool {
-        self.flags() & WRITE_CACHE == 0
+        self.0.load(Ordering::SeqCst) & WRITE_CACHE == 0
     }
 
     pub(crate) fn descriptor_sense(&self) -> bool {

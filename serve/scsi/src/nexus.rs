@@ -9,7 +9,7 @@
 //! Invariant: what may keep a command out is looked at when its data are there, so that one that waited for them is
 //! kept out by what happened meanwhile.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -40,12 +40,11 @@ pub struct Event {
     pub sense: Sense,
 }
 
-/// A task management function (SAM-5 7).
+/// A task management function (SAM-5 7). ABORT TASK is the transport's: what it drops is over by
+/// [`Running::over`](crate::Running::over).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Manage {
-    /// Ends when what the transport has dropped of one task has no effect any more.
-    AbortTask,
-    /// The same for all tasks of this nexus on the unit.
+    /// Ends when what the transport has dropped of the tasks of this nexus on the unit has no effect any more.
     AbortTaskSet,
     /// Aborts the tasks of all nexuses on the unit.
     ClearTaskSet,
@@ -210,8 +209,7 @@ impl Nexus {
             false => write_len,
         };
         out.shorten(sent as usize);
-        let (nexus, given_up) = (self.state.clone(), Rc::new(Cell::new(false)));
-        let task = Task { nexus, cdb, out, given_up, work, link };
+        let task = Task { nexus: self.state.clone(), cdb, out, fate: Rc::default(), work, link };
         match command.run {
             Run::Now(serve) => task.answered(serve(&task)),
             Run::Start(serve) => serve(task),
@@ -244,7 +242,7 @@ impl Nexus {
     /// Ends all that is under way; over when nothing of it has an effect any more.
     pub async fn quiesce(&self) {
         let links = self.state.device.links(self.state.serial());
-        let over: Vec<_> = links.iter().flat_map(|link| link.party.renew(true)).collect();
+        let over: Vec<_> = links.iter().flat_map(|link| link.party.renew()).collect();
         drop(links);
         for work in over {
             work.await;
@@ -275,8 +273,7 @@ impl Nexus {
 fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
     let own = &link.party;
     let told = match function {
-        Manage::AbortTask => return own.renew(false),
-        Manage::AbortTaskSet => return own.renew(true),
+        Manage::AbortTaskSet => return own.renew(),
         Manage::ClearTaskSet => Attention::CommandsCleared,
         Manage::LogicalUnitReset => Attention::DeviceReset,
         Manage::TargetWarmReset => Attention::BusReset,
@@ -292,7 +289,7 @@ fn manage_unit(function: Manage, link: &Link) -> Vec<holdfast_device::Raised> {
             party.tell(told);
         }
     }
-    parties.iter().flat_map(|party| party.renew(true)).collect()
+    parties.iter().flat_map(|party| party.renew()).collect()
 }
 
 impl Drop for Nexus {

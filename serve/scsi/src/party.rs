@@ -108,24 +108,20 @@ impl Party {
     }
 
     /// Begins anew. What is answered ends when nothing that was under way is, whatever number of times it began anew
-    /// before. With `abort`, what waits for its turn gives up.
-    pub(crate) fn renew(&self, abort: bool) -> Vec<Raised> {
+    /// before. What waits for its turn gives up.
+    pub(crate) fn renew(&self) -> Vec<Raised> {
         let fresh = Work::new(&self.target);
-        if abort {
-            self.copies.reset();
-        }
+        self.copies.reset();
         // Let go of outside the lock.
         let all: Vec<Arc<Work>> = {
             let mut works = self.works();
-            works.aborts += u64::from(abort);
+            works.aborts += 1;
             let old = std::mem::replace(&mut works.now, fresh);
             works.older.retain(|work| work.strong_count() > 0);
             works.older.push(Arc::downgrade(&old));
             works.older.iter().filter_map(Weak::upgrade).collect()
         };
-        if abort {
-            all.iter().for_each(|work| work.session.end());
-        }
+        all.iter().for_each(|work| work.session.end());
         all.iter().map(|work| work.over.wait()).collect()
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a task holds its work and its unit, so that neither is gone while it runs.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::answer::{Answer, DataIn, Fault, Outcome, Response, Running, Status};
 use crate::cdb::Cdb;
 use crate::device::{Link, NexusState};
+use crate::fate::Fate;
 use crate::party::Work;
 use crate::sense::{Sense, SenseKey, code};
 use crate::unit::Unit;
@@ -81,8 +81,7 @@ pub(crate) struct Task {
     pub(crate) nexus: Arc<NexusState>,
     pub(crate) cdb: Cdb,
     pub(crate) out: DataOut,
-    /// Set when nobody waits for the answer any more, and no change may begin.
-    pub(crate) given_up: Rc<Cell<bool>>,
+    pub(crate) fate: Rc<Fate>,
     /// Before the link, so that the block service's session is let go of before the unit.
     pub(crate) work: Arc<Work>,
     pub(crate) link: Arc<Link>,
@@ -97,14 +96,19 @@ impl Task {
         &self.work.session
     }
 
+    /// Whether nobody waits for the answer any more, and no change may begin.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.fate.given_up().get()
+    }
+
     /// The outcome of a request that changes nothing, or begins no more once the task is given up.
     pub(crate) async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
-        self.session().finish_unless(io, &self.given_up).await
+        self.session().finish_unless(io, self.fate.given_up()).await
     }
 
     /// The outcome of a change.
     pub(crate) async fn settle(&self, later: Later) -> Result<(), IoError> {
-        self.session().settle_unless(later, &self.given_up).await
+        self.session().settle_unless(later, self.fate.given_up()).await
     }
 
     /// The outcome of a change, from its start on.
@@ -120,8 +124,8 @@ impl Task {
         self,
         serve: impl FnOnce(Self) -> F + 'static,
     ) -> Outcome {
-        let descriptors = self.unit().mode().descriptor_sense();
-        Outcome::Later(Running::reading(async move { response(serve(self).await, descriptors) }))
+        let (fate, descriptors) = (self.fate.clone(), self.unit().mode().descriptor_sense());
+        Outcome::Later(Running::reading(fate, async move { response(serve(self).await, descriptors) }))
     }
 
     /// A command that an async block serves and that may change the unit.
@@ -129,8 +133,16 @@ impl Task {
         self,
         serve: impl FnOnce(Self) -> F + 'static,
     ) -> Outcome {
-        let (given_up, descriptors) = (self.given_up.clone(), self.unit().mode().descriptor_sense());
-        Outcome::Later(Running::changing(given_up, async move { response(serve(self).await, descriptors) }))
+        let (fate, descriptors) = (self.fate.clone(), self.unit().mode().descriptor_sense());
+        let cached = (!self.unit().mode().writes_through()).then(|| self.link.clone());
+        Outcome::Later(Running::changing(fate, async move {
+            let mut answer = serve(self).await;
+            if let Some(link) = cached.filter(|_| answer.is_ok()) {
+                let settled = settle_cache(&link.unit, Durability::Cached).await;
+                answer = answer.and_then(|data| settled.map(|()| data).map_err(|error| fault(&error, 0, true)));
+            }
+            response(answer, descriptors)
+        }))
     }
 
     /// A command that is answered.
@@ -157,6 +169,15 @@ pub(crate) fn cut(mut bytes: Vec<u8>, allowed: usize) -> Answer {
 /// How durable a command's changes must be before it is answered.
 pub(crate) fn durability(fua: bool) -> Durability {
     if fua { Durability::Durable } else { Durability::Cached }
+}
+
+/// Ends changes of a unit that began with this durability: where its write cache was turned off since, they are made
+/// durable.
+pub(crate) async fn settle_cache(unit: &Unit, began: Durability) -> Result<(), IoError> {
+    match unit.mode().writes_through() && began == Durability::Cached {
+        true => Box::pin(unit.target().flush()).await,
+        false => Ok(()),
+    }
 }
 
 /// What a failed request is to an initiator that read or wrote at `lba`.

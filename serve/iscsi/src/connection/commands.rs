@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use holdfast_device::reactor::spawn_local;
-use holdfast_scsi::{Outcome, Prepared, Response, task_set_full};
+use holdfast_scsi::{Outcome, Over, Prepared, Response, task_set_full};
 
 use super::requests::{Arrival, Early};
 use super::tasks::{Command, Gathering, Task};
@@ -135,10 +135,11 @@ impl Connection {
             self.start(command, prepared, share, 0);
             return Ok(());
         }
-        let gathering = Box::new(Gathering { command, prepared, share, transfer, early });
+        let gathering = Box::new(Gathering { command, prepared, share, transfer, early, since: self.now.get() });
         if data == 0 {
             self.advance(gathering);
         } else {
+            self.arriving.set(Some((gathering.since, wanted.into())));
             inbound.begin(Arrival::Command(gathering, *header), 0, wanted as usize);
         }
         Ok(())
@@ -167,7 +168,7 @@ impl Connection {
         match nexus.start(prepared) {
             Outcome::Answered(response) => self.respond(&command, response, Some(share), requests),
             Outcome::Later(running) => {
-                let connection = self.clone();
+                let (connection, over) = (self.clone(), running.over());
                 let handle = spawn_local(async move {
                     let response = running.await;
                     connection.tasks.remove(command.tag);
@@ -175,14 +176,14 @@ impl Connection {
                     connection.respond(&command, response, Some(share), requests);
                 });
                 if !handle.is_finished() {
-                    self.tasks.insert(Task::Running(command, handle));
+                    self.tasks.insert(Task::Running(command, handle, over));
                     self.note_in_flight();
                 }
             }
         }
     }
 
-    fn note_in_flight(&self) {
+    pub(super) fn note_in_flight(&self) {
         self.tracked.set_in_flight(self.tasks.len() as u32);
     }
 
@@ -200,7 +201,7 @@ impl Connection {
     /// Ends tasks without an answer: those of a unit, or all.
     pub(super) fn abort(&self, lun: Option<u64>) {
         for task in self.tasks.take(lun) {
-            self.forget(task);
+            drop(self.forget(task));
         }
         self.note_in_flight();
     }
@@ -210,18 +211,22 @@ impl Connection {
         self.abort(None);
     }
 
-    /// A task that was taken out of the table is never answered.
-    pub(super) fn forget(&self, task: Task) {
+    /// A task that was taken out of the table is never answered. Answers when it is over, where it had begun.
+    pub(super) fn forget(&self, task: Task) -> Option<Over> {
         let command = *task.command();
-        match task {
-            Task::Running(_, handle) => handle.abort(),
+        let over = match task {
+            Task::Running(_, handle, over) => {
+                handle.abort();
+                Some(over)
+            }
             // Its number stays among the early ones, and passes when its turn comes.
-            Task::Gathering(gathering) if gathering.early => return,
-            Task::Gathering(_) => {}
-        }
+            Task::Gathering(gathering) if gathering.early => return None,
+            Task::Gathering(_) => None,
+        };
         if !command.immediate {
             self.end_command();
         }
+        over
     }
 
     /// Answers a command.

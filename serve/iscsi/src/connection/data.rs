@@ -62,6 +62,7 @@ impl Connection {
         // What the initiator sends on its own may be more than the command wants.
         let wanted = gathering.prepared.data_out().len().saturating_sub(part.offset as usize);
         let at = (part.offset as usize).min(gathering.prepared.data_out().len());
+        self.arriving.set(Some((gathering.since, u64::from(gathering.transfer.missing()) + u64::from(part.len))));
         inbound.begin(Arrival::Data(gathering, header), at, wanted);
     }
 

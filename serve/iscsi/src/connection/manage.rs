@@ -47,8 +47,15 @@ impl Connection {
                 self.tasks.insert(task);
                 return self.managed(header.task_tag(), TASK_DOES_NOT_EXIST);
             }
-            self.forget(task);
-            return self.finish_managing(header.task_tag(), Manage::AbortTask, header.lun());
+            let (over, tag) = (self.forget(task), header.task_tag());
+            self.note_in_flight();
+            let Some(over) = over else { return self.managed(tag, FUNCTION_COMPLETE) };
+            let connection = self.clone();
+            spawn_local(async move {
+                over.await;
+                connection.managed(tag, FUNCTION_COMPLETE);
+            });
+            return;
         }
         // A command that is still to come counts as having come (RFC 7143 11.6.1).
         let turn = self.window.get().look(ref_cmd_sn);

@@ -77,9 +77,13 @@ impl Connection {
 
     /// The data of a PDU is there.
     pub(super) fn arrived(self: &Rc<Self>, arrival: Arrival) -> Result<(), End> {
+        self.arriving.set(None);
         match arrival {
             Arrival::Command(gathering, _) => self.advance(gathering),
-            Arrival::Data(gathering, header) => self.accepted(gathering, &header),
+            Arrival::Data(gathering, header) => {
+                self.data_came.set(true);
+                self.accepted(gathering, &header);
+            }
             Arrival::Small(header, data) => return self.small(header, data),
         }
         Ok(())
@@ -87,6 +91,7 @@ impl Connection {
 
     /// The data of a PDU is there, and its digest is wrong (RFC 7143 7.8).
     pub(super) fn damaged(self: &Rc<Self>, arrival: Arrival) -> Result<(), End> {
+        self.arriving.set(None);
         match arrival {
             Arrival::Data(gathering, header) => {
                 self.reject(&header, REJECT_DATA_DIGEST);

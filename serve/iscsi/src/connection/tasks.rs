@@ -4,10 +4,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use holdfast_device::reactor::JoinHandle;
-use holdfast_scsi::Prepared;
+use holdfast_scsi::{Over, Prepared};
 
 use crate::memory::Share;
 use crate::transfer::Transfer;
@@ -35,19 +36,21 @@ pub(super) struct Gathering {
     pub(super) transfer: Transfer,
     /// It waits for commands before it.
     pub(super) early: bool,
+    /// When it came, or a little before.
+    pub(super) since: Duration,
 }
 
 /// A task.
 pub(super) enum Task {
     Gathering(Box<Gathering>),
-    Running(Command, JoinHandle<()>),
+    Running(Command, JoinHandle<()>, Over),
 }
 
 impl Task {
     pub(super) fn command(&self) -> &Command {
         match self {
             Self::Gathering(gathering) => &gathering.command,
-            Self::Running(command, _) => command,
+            Self::Running(command, ..) => command,
         }
     }
 }
@@ -87,6 +90,16 @@ impl Tasks {
                 None
             }
         }
+    }
+
+    /// Of the commands that wait for data or for their turn: since when the first does, and how much data is missing.
+    pub(super) fn owed(&self) -> Option<(Duration, u64)> {
+        let tasks = self.0.borrow();
+        let gathering = tasks.values().filter_map(|task| match task {
+            Task::Gathering(gathering) => Some((gathering.since, gathering.transfer.missing().into())),
+            Task::Running(..) => None,
+        });
+        gathering.reduce(|one, other| (one.0.min(other.0), one.1 + other.1))
     }
 
     /// Takes all out that are of a unit, or all.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   orders      leave: ask for a logout, wait, end · end now
-//!   watch       silent: asked whether it is there · no answer, or nothing taken: dropped
+//!   watch       silent: asked whether it is there · no answer, nothing taken, or no data: dropped
 //!   events      of units, told by an asynchronous message
 //! ```
 //!
-//! Invariant: a peer that is dead, or takes nothing, holds its session no longer than the settings allow.
+//! Invariant: a peer that is dead, takes nothing, or keeps back the data that was asked for holds its session, and the
+//! memory of it, no longer than the settings allow.
 
 use std::time::Duration;
 
@@ -17,6 +18,16 @@ use super::{Connection, End};
 use crate::orders::Order;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
+
+/// An initiator sends the data that was asked for at this pace at least.
+const BYTES_A_SECOND: u64 = 512 << 10;
+/// The longest answer.
+const ANSWER_BYTES: u64 = 16 << 20;
+
+/// How long an initiator may take to move so many bytes.
+fn time_for(bytes: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1000) / BYTES_A_SECOND)
+}
 
 /// Looks at a session in the shortest of its times.
 const LOOKS: u32 = 4;
@@ -77,11 +88,13 @@ impl Connection {
         let shortest = settings.ping_after.min(settings.ping_timeout).min(settings.send_timeout);
         let pause = (shortest / LOOKS).clamp(LOOK_RANGE.0, LOOK_RANGE.1);
         let (mut heard, mut sent, mut sent_bytes, mut asked) = (clock.now(), clock.now(), 0, None);
+        let mut data = heard;
         loop {
             if let Either::Right(_) = select(clock.sleep(pause), Box::pin(self.failed_bell.wait())).await {
                 return End::Told("its initiator takes no answers");
             }
             let now = clock.now();
+            self.now.set(now);
             if self.heard.replace(false) {
                 heard = now;
                 asked = None;
@@ -92,6 +105,15 @@ impl Connection {
             }
             if now - sent >= settings.send_timeout {
                 return End::Told("its initiator takes no answers");
+            }
+            let owed = self.owed();
+            if self.data_came.replace(false) || owed.is_none() || self.writer_busy.get() {
+                data = now;
+            }
+            if let Some((since, bytes)) = owed
+                && (now - data >= settings.send_timeout || now - since >= settings.send_timeout + time_for(bytes))
+            {
+                return End::Told("its initiator does not send what its commands wait for");
             }
             if self.writer_busy.get() {
                 continue;
@@ -107,6 +129,16 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+
+    /// Of the commands that wait for something from the initiator: since when the first does, and how many bytes may
+    /// have to move before it has it.
+    fn owed(&self) -> Option<(Duration, u64)> {
+        let all = self.tasks.owed().into_iter().chain(self.arriving.get());
+        let (since, bytes) = all.reduce(|one, other| (one.0.min(other.0), one.1 + other.1))?;
+        // What was asked for may stand behind the answer that the initiator is taking.
+        let before = if self.writer_busy.get() { ANSWER_BYTES + self.waiting_bytes() as u64 } else { 0 };
+        Some((since, bytes + before))
     }
 
     fn ask_whether_there(&self) {

@@ -2,6 +2,8 @@
 
 mod commands;
 mod ends;
+mod held;
 mod logins;
 mod management;
+mod payload;
 mod support;

@@ -54,6 +54,27 @@ fn a_task_of_a_slow_disk_is_aborted() {
 }
 
 #[test]
+fn an_abort_of_one_task_waits_for_no_other() {
+    let slow = Memory::new(1 << 20).slow(std::time::Duration::from_millis(400));
+    let fixture = Fixture::with(slow, open(), IscsiSettings::default(), TargetLimits::default());
+    let mut client = Client::enter(fixture.address, &[]);
+    let running = client.command_header(&write10(64, 8), FLAG_FINAL | COMMAND_WRITE, 4096);
+    client.send(running, &pattern(4096, 1));
+    let (write, _) = waiting(&mut client);
+    assert_eq!(client.manage(ABORT_TASK, write.task_tag(), write.cmd_sn()), FUNCTION_COMPLETE, "before the other ends");
+    // One that has begun is over when its abort is answered.
+    let begun = client.command_header(&write10(128, 8), FLAG_FINAL | COMMAND_WRITE, 4096);
+    client.send(begun, &pattern(4096, 2));
+    let abort = client.numbered(TASK_MANAGEMENT | 0x40, FLAG_FINAL | ABORT_TASK);
+    client.send(abort.with_transfer_tag(begun.task_tag()).with_u32(32, begun.cmd_sn()), &[]);
+    let ended = client.receive().header;
+    assert_eq!((ended.opcode(), ended.task_tag()), (SCSI_RESPONSE, running.task_tag()));
+    let ended = client.receive().header;
+    assert_eq!((ended.opcode(), ended.task_tag()), (TASK_MANAGEMENT_RESPONSE, abort.task_tag()));
+    assert_eq!(client.read(128, 4096), pattern(4096, 2), "what had begun was carried to its end");
+}
+
+#[test]
 fn a_command_that_was_aborted_before_it_came_never_runs() {
     let fixture = Fixture::new();
     let mut client = Client::enter(fixture.address, &[]);

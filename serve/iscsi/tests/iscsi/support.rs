@@ -73,10 +73,15 @@ pub fn device(object: Memory) -> Arc<Device> {
     let id = StableId::id(&*object);
     let service = Arc::new(ObjectService::new(object, Balancer::new(1), reactor::clock()));
     let target = Target::new("disk", "memory of a test".into(), service, false, &Qos::default()).unwrap();
+    device_of(id, Arc::new(target))
+}
+
+/// A device with one unit, of this target.
+pub fn device_of(id: Uuid, target: Arc<Target>) -> Arc<Device> {
     let shared = Shared::new(Arc::new(Forgetful), reactor::clock());
     let device = Device::new(TARGET, shared.clone());
     let settings = UnitSettings { id, name: "disk".into(), blocks: LogicalBlocks::B512e, thin: true };
-    device.add_unit(0, Unit::new(settings, Arc::new(target), &shared)).unwrap();
+    device.add_unit(0, Unit::new(settings, target, &shared)).unwrap();
     device
 }
 

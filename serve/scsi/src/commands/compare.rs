@@ -50,7 +50,7 @@ fn compare_and_write(task: Task) -> Outcome {
         let durability = durability(task.cdb.bit(1, 3) || task.unit().mode().writes_through());
         let (expected, data) = task.out.bytes().split_at(task.out.len() / 2);
         let offset = range.offset(task.unit());
-        let outcome = task.session().compare_and_write(offset, expected, data, durability, &task.given_up).await;
+        let outcome = task.session().compare_and_write(offset, expected, data, durability, task.fate.given_up()).await;
         match outcome.map_err(|error| fault(&error, range.lba, true))? {
             Compared::Same => Ok(DataIn::None),
             Compared::Differs(at) => Err(miscompare(at)),
@@ -75,7 +75,7 @@ fn or_write(task: Task) -> Outcome {
             found.iter_mut().zip(data).for_each(|(byte, other)| *byte |= other);
             None
         };
-        let outcome = task.session().update(offset, data.len() as u64, durability, &task.given_up, or).await;
+        let outcome = task.session().update(offset, data.len() as u64, durability, task.fate.given_up(), or).await;
         outcome.map(|_| DataIn::None).map_err(|error| fault(&error, range.lba, true))
     })
 }

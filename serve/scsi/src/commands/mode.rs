@@ -4,20 +4,20 @@
 //!   header | block descriptor | pages: 01 error recovery, 08 caching, 0A control, 1C/00 exceptions, 1C/02 thin thresholds
 //! ```
 //!
-//! Invariant: what a page shows as changeable can be changed, and anything else in it cannot: a list that tries is
-//! refused as a whole.
+//! Invariants: what a page shows as changeable can be changed, and anything else in it cannot: a list that tries is
+//! refused as a whole. Where the write cache is off when MODE SELECT is answered, all that was answered is durable.
 
-use crate::answer::{Answer, DataIn};
+use crate::answer::{Answer, DataIn, Outcome};
 use crate::attention::Attention;
 use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach, Run};
 use crate::mode::{self, DESCRIPTOR_SENSE, WRITE_CACHE, WRITE_PROTECT};
 use crate::sense::{Sense, code};
-use crate::task::{Task, Wanted, cut};
+use crate::task::{Task, Wanted, cut, fault};
 use crate::unit::{ROOM_SET_BYTES, Unit};
 
 const SENSE: Command = Command::new(&[0], Run::Now(mode_sense)).conflict(Conflict::Reads).reach(Reach::Standby);
-const SELECT: Command = Command::new(&[0], Run::Now(mode_select)).reach(Reach::Standby).wanted(wanted);
+const SELECT: Command = Command::new(&[0], Run::Start(mode_select)).reach(Reach::Standby).wanted(wanted);
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command { opcode: 0x1a, usage: &[0x1a, 0x08, 0xff, 0xff, 0xff, 0], ..SENSE },
@@ -225,14 +225,44 @@ fn flags_of(unit: &Unit, list: &[u8], mut at: usize) -> Result<u8, Sense> {
     Ok(flags)
 }
 
-fn mode_select(task: &Task) -> Answer {
+/// The flags that a task asks for; none where it asks for nothing.
+fn asked(task: &Task) -> Result<Option<u8>, Sense> {
     let (unit, list) = (task.unit(), task.out.bytes());
     if list.is_empty() {
-        return Ok(DataIn::None);
+        return Ok(None);
     }
     let at = check_descriptor(unit, list, is_short(&task.cdb))?;
-    if unit.mode().set(flags_of(unit, list, at)?) {
-        unit.tell_others(&task.link.party, Attention::ModeChanged);
+    flags_of(unit, list, at).map(Some)
+}
+
+fn mode_select(task: Task) -> Outcome {
+    let flags = match asked(&task) {
+        Ok(Some(flags)) => flags,
+        Ok(None) => return task.answered(Ok(DataIn::None)),
+        Err(sense) => return task.answered(Err(sense.into())),
+    };
+    let cached = !task.unit().mode().writes_through();
+    let changed = task.unit().mode().set(flags);
+    let tell = move |task: &Task| {
+        if changed {
+            task.unit().tell_others(&task.link.party, Attention::ModeChanged);
+        }
+    };
+    if flags & WRITE_CACHE != 0 {
+        tell(&task);
+        return task.answered(Ok(DataIn::None));
     }
-    Ok(DataIn::None)
+    // What begins from now on is durable when it is answered. It is emptied also where it was off already: whoever turned
+    // that off may not be through yet.
+    task.changing(async move |task| {
+        let flushed = task.finish(task.session().target().flush()).await;
+        if let Err(error) = flushed {
+            if cached {
+                task.unit().mode().cache_again();
+            }
+            return Err(fault(&error, 0, true));
+        }
+        tell(&task);
+        Ok(DataIn::None)
+    })
 }

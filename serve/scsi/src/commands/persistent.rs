@@ -220,7 +220,7 @@ async fn serve_out(task: Task) -> Answer {
     let (unit, list) = (task.unit().clone(), task.out.bytes());
     let (key, action) = (u64_at(list, 0), action(&task, list)?);
     let turn = unit.table().turn().await;
-    if task.given_up.get() {
+    if task.is_given_up() {
         return Err(Fault::Status(Status::TaskAborted));
     }
     if unit.table().has_older() {
@@ -244,7 +244,7 @@ async fn serve_out(task: Task) -> Answer {
         parties.iter().filter(|party| party.id() == nexus).for_each(|party| party.tell(*attention));
     }
     for party in parties.iter().filter(|party| effects.abort.contains(party.id())) {
-        over.extend(party.renew(true));
+        over.extend(party.renew());
     }
     for work in over {
         work.await;

@@ -4,13 +4,14 @@
 //! much is written; how much is missing is for the transport to tell.
 
 use holdfast_block::{Change, Started};
+use holdfast_device::Durability;
 
 use crate::answer::{DataIn, Outcome};
 use crate::cdb::{Cdb, Range};
 use crate::command::{Command, Run};
 use crate::limits::check_transfer;
 use crate::sense::Sense;
-use crate::task::{Task, Wanted, durability, fault};
+use crate::task::{Task, Wanted, durability, fault, settle_cache};
 use crate::unit::Unit;
 
 const WRITE: Command = Command::new(&[0], Run::Start(write)).changes().partial().wanted(wanted);
@@ -43,8 +44,14 @@ fn write(mut task: Task) -> Outcome {
     let Some(buf) = task.out.buf.take() else { return task.answered(Ok(DataIn::None)) };
     let fua = task.cdb.opcode() != 0x0a && task.cdb.bit(1, 3);
     let (offset, len) = (range.offset(task.unit()), task.out.len() as u64);
-    match task.session().change(offset, len, Change::Write(buf), durability(fua || task.unit().mode().writes_through()))
-    {
+    let durability = durability(fua || task.unit().mode().writes_through());
+    match task.session().change(offset, len, Change::Write(buf), durability) {
+        // The write cache was turned off meanwhile: it may have been emptied before the data came to it.
+        Started::Answered(Ok(())) if durability == Durability::Cached && task.unit().mode().writes_through() => task
+            .changing(move |task| async move {
+                let settled = settle_cache(task.unit(), durability).await;
+                settled.map(|()| DataIn::None).map_err(|error| fault(&error, range.lba, true))
+            }),
         Started::Answered(outcome) => {
             task.answered(outcome.map(|()| DataIn::None).map_err(|error| fault(&error, range.lba, true)))
         }

@@ -15,7 +15,7 @@ use holdfast_device::reactor::spawn_local;
 
 use crate::answer::{DataIn, Fault, Outcome, Response, Running, Status};
 use crate::sense::{Code, Sense, SenseKey, code};
-use crate::task::{Task, durability, response};
+use crate::task::{Task, durability, response, settle_cache};
 
 use super::begun::Begun;
 use super::codes;
@@ -52,8 +52,8 @@ pub(super) fn serve(task: Task) -> Outcome {
         });
         return begun_well;
     }
-    let (given_up, descriptors) = (task.given_up.clone(), task.unit().mode().descriptor_sense());
-    Outcome::Later(Running::changing(given_up, async move {
+    let (fate, descriptors) = (task.fate.clone(), task.unit().mode().descriptor_sense());
+    Outcome::Later(Running::changing(fate, async move {
         let ended = run(&task, &request, &begun).await;
         let segments = begun.segments.load(Ordering::Relaxed);
         let answer = response(begun.end(ended), descriptors);
@@ -188,7 +188,7 @@ async fn copy(
 ) -> Result<(), Fault> {
     let before = begun.progress.done();
     let copier = &task.unit().shared().copies().copier;
-    let (stop, holds) = (|| task.given_up.get(), || true);
+    let (stop, holds) = (|| task.is_given_up(), || true);
     let Piece { to, len, .. } = moved.piece;
     let order = Order {
         source: Source::Data(source.session(), &holds),
@@ -202,6 +202,10 @@ async fn copy(
         let padding = Piece { from: 0, to: to + len, len: moved.padding };
         let order = Order { source: Source::Zeros, pieces: &[padding], ..order };
         copied = copier.copy(&order, &begun.progress).await;
+    }
+    if copied.is_ok() {
+        let settled = settle_cache(destination.unit(), order.durability).await;
+        copied = settled.map_err(CopyError::Destination);
     }
     let at = match copied {
         Ok(()) => return Ok(()),

@@ -17,7 +17,7 @@ use holdfast_device::reactor::spawn_local;
 
 use crate::answer::{Answer, DataIn, Fault, Outcome, Status};
 use crate::sense::{Sense, SenseKey};
-use crate::task::{Task, durability, fault};
+use crate::task::{Task, durability, fault, settle_cache};
 
 use super::begun::Begun;
 use super::block_ranges::{self, DESCRIPTOR, Ground};
@@ -188,7 +188,7 @@ fn side_by_side(from: &[Range<u64>], mut skip: u64, to: &[Range<u64>], mut bytes
 async fn write(task: &Task, plan: Plan, delete: bool, begun: Begun) -> Answer {
     let Plan { source, pieces, rest, short } = plan;
     let copies = task.unit().shared().copies();
-    let stop = || task.given_up.get();
+    let stop = || task.is_given_up();
     let holds = || source.as_ref().is_none_or(|(_, token)| token.holds());
     let order = Order {
         source: source.as_ref().map_or(Source::Zeros, |(reached, _)| Source::Data(reached.session(), &holds)),
@@ -201,6 +201,9 @@ async fn write(task: &Task, plan: Plan, delete: bool, begun: Begun) -> Answer {
     if let Some(rest) = rest.filter(|_| copied.is_ok()) {
         let order = Order { source: Source::Zeros, pieces: &[rest], ..order };
         copied = copies.copier.copy(&order, &begun.progress).await;
+    }
+    if copied.is_ok() {
+        copied = settle_cache(task.unit(), order.durability).await.map_err(CopyError::Destination);
     }
     if let Some((_, token)) = &source {
         copies.tokens.used(token);

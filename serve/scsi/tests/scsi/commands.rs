@@ -41,11 +41,13 @@ fn fua_and_a_disabled_cache_make_writes_durable() {
     let mut page = ok(&nexus, &[0x1a, 8, 8, 0, 255, 0], &[]);
     assert_eq!((page[2], page[4..7].to_vec()), (0x10, vec![8, 0x12, 4]));
     (page[0], page[2], page[6]) = (0, 0, 0);
+    let flushes = || rig.memory.flushes.load(std::sync::atomic::Ordering::SeqCst);
     ok(&nexus, &[0x15, 0x10, 0, 0, 24, 0], &page);
+    assert_eq!(flushes(), 1, "what was written before is durable");
     ok(&nexus, &rw10(0x2a, 0, 0, 8), &[1; 4096]);
     assert_eq!(durable(), 2);
     ok(&nexus, &rw10(0x35, 0, 0, 0), &[]);
-    assert_eq!(rig.memory.flushes.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(flushes(), 2);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select};
+use holdfast_device::IoErrorKind;
 use holdfast_device::reactor::{self, ReactorSettings, clock, spawn_local};
 use holdfast_scsi::{LogicalBlocks, Manage, Nexus, Outcome, Response, Running, Status, lun_field};
 
@@ -77,12 +79,19 @@ fn an_abort_ends_when_what_had_begun_is_over() {
     on_reactor(|| async {
         let rig = Rc::new(slow());
         let nexus = rig.nexus(1);
-        for function in [Manage::AbortTask, Manage::AbortTaskSet, Manage::LogicalUnitReset] {
+        for function in [None, Some(Manage::AbortTaskSet), Some(Manage::LogicalUnitReset)] {
             exec(&nexus, &rw10(0x2a, 0, 0, 8), &[1; 4096]).await;
-            drop(later(&nexus, &rw10(0x2a, 0, 0, 8), &[2; 4096]));
+            let whole = spawn_local(later(&nexus, &rw10(0x2a, 0, 0, 8), &[2; 4096]));
             // Part of a block: it has to wait, and to read first.
-            drop(later(&nexus, &rw10(0x2a, 0, 16, 1), &[2; 512]));
-            nexus.manage(function, lun_field(0)).await;
+            let part = later(&nexus, &rw10(0x2a, 0, 16, 1), &[2; 512]);
+            let over = part.over();
+            let part = spawn_local(part);
+            whole.abort();
+            part.abort();
+            match function {
+                Some(function) => _ = nexus.manage(function, lun_field(0)).await,
+                None => over.await,
+            }
             let clock = clock();
             let look = async || {
                 told_later(&nexus).await;
@@ -95,6 +104,69 @@ fn an_abort_ends_when_what_had_begun_is_over() {
         // Whole blocks are written next to each other again: nothing is left behind that keeps them waiting.
         assert_eq!(exec(&nexus, &rw10(0x2a, 0, 0, 8), &[3; 4096]).await.status, Status::Good);
         assert_eq!(exec(&nexus, &rw10(0x2a, 0, 1, 1), &[3; 512]).await.status, Status::Good);
+    });
+}
+
+#[test]
+fn a_task_that_is_aborted_waits_for_no_other() {
+    on_reactor(|| async {
+        let rig = Rig::with(Memory::new(SIZE).slow(Duration::from_millis(100)), LogicalBlocks::B512e, true);
+        let nexus = rig.nexus(1);
+        let slow = later(&nexus, &rw10(0x2a, 0, 0, 8), &[2; 4096]);
+        let ended = slow.over();
+        let slow = spawn_local(slow);
+        // One waits for the first to leave its blocks, one reads, one had begun: only that lasts.
+        for cdb in [rw10(0x2a, 0, 3, 1), rw10(0x28, 0, 0, 8)] {
+            let task = later(&nexus, &cdb, &[3; 512]);
+            let over = task.over();
+            spawn_local(task).abort();
+            over.await;
+            assert!(!slow.is_finished(), "{cdb:02x?}");
+        }
+        let begun = later(&nexus, &rw10(0x2a, 0, 64, 8), &[4; 4096]);
+        let over = begun.over();
+        spawn_local(begun).abort();
+        over.await;
+        ended.await;
+        assert_eq!(slow.await.status, Status::Good);
+        let found = exec(&nexus, &rw10(0x28, 0, 0, 72), &[]).await.data.bytes().to_vec();
+        assert!(found[..4096].iter().all(|byte| *byte == 2) && found[64 * 512..].iter().all(|byte| *byte == 4));
+    });
+}
+
+#[test]
+fn a_write_cache_that_is_turned_off_is_emptied_before_the_answer() {
+    on_reactor(|| async {
+        let rig = slow();
+        let nexus = rig.nexus(1);
+        let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        let page = |caches: bool| {
+            let mut list = vec![0; 24];
+            list[4..7].copy_from_slice(&[0x08, 0x12, if caches { 4 } else { 0 }]);
+            list
+        };
+        let select = [0x15, 0x10, 0, 0, 24, 0];
+        exec(&nexus, &rw10(0x2a, 0, 0, 8), &[1; 4096]).await;
+        // This one is under way meanwhile, and durable when it is answered.
+        let cached = spawn_local(later(&nexus, &rw10(0x2a, 0, 8, 8), &[1; 4096]));
+        clock().sleep(Duration::from_micros(150)).await;
+        let off = spawn_local(later(&nexus, &select, &page(false)));
+        assert_eq!(count(&rig.memory.flushes), 1, "it has begun");
+        assert_eq!(cached.await.status, Status::Good);
+        assert_eq!(count(&rig.memory.flushes), 2, "the write began with the cache on");
+        assert_eq!(off.await.status, Status::Good);
+        exec(&nexus, &rw10(0x2a, 0, 0, 8), &[1; 4096]).await;
+        assert_eq!((count(&rig.memory.flushes), count(&rig.memory.durable)), (2, 1));
+        assert_eq!(exec(&nexus, &select, &page(true)).await.status, Status::Good);
+        assert_eq!(count(&rig.memory.flushes), 2);
+        // What cannot be made durable is told, and the cache stays on.
+        *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
+        assert_eq!(exec(&nexus, &select, &page(false)).await.status, Status::CheckCondition);
+        *rig.memory.broken.lock().unwrap() = None;
+        let sense = exec(&nexus, &[0x1a, 0x08, 0x08, 0, 255, 0], &[]).await.data.bytes().to_vec();
+        assert_eq!(sense[6] & 4, 4);
+        assert_eq!(exec(&nexus, &select, &page(false)).await.status, Status::Good);
+        assert_eq!(count(&rig.memory.flushes), 4);
     });
 }
 
