@@ -1,7 +1,8 @@
 //! LUNs: added, served with their pools, removed.
 //!
 //! Invariants: a LUN is kept before its first initiator sees it, and gone from where it was kept before its last one is
-//! turned away. What was kept of its reservations is there before its first command.
+//! turned away. What was kept of its reservations is there before its first command; what was kept of those of an earlier
+//! one is gone before it is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use super::objects::Named;
 use super::{DRAIN_TIMEOUT, reservation_key, target_object};
 use crate::engine::{Engine, Live, OpenPool};
 use crate::error::{ApiResult, conflict, exists_with, not_found};
+use crate::exports::about_export;
 use crate::pools::parse_name;
 use crate::volumes::HeldDisk;
 
@@ -134,12 +136,18 @@ impl Engine {
         after.luns.insert(number, known.clone());
         let live = self.make_unit(&named.open, &after, number, &known).await;
         let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
-        self.keep_target(Some(&before), Some(&after)).await?;
-        // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more.
-        self.forget_reservations(&known, &after.lun_name(number)).await;
+        // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more. It goes before the
+        // LUN is kept, since a crash between the two would bring it back, and comes back where the LUN is not added.
+        let earlier = self.take_reservations(&named.open, known.id).await;
+        let earlier = earlier.map_err(|error| about_export(after.lun_object(number), error))?;
+        if let Err(error) = self.keep_target(Some(&before), Some(&after)).await {
+            self.keep_again(&named.open, known.id, earlier).await;
+            return Err(error);
+        }
         if let Err(cause) = self.show_unit(&after, number, live) {
             let back = KnownTarget { changes: after.changes + 1, ..before.clone() };
             self.keep_target(Some(&after), Some(&back)).await?;
+            self.keep_again(&named.open, known.id, earlier).await;
             if let Some(target) = self.live_mut().targets.get_mut(name) {
                 target.known = back;
             }

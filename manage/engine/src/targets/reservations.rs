@@ -121,6 +121,24 @@ impl Engine {
         .await
     }
 
+    /// Takes away what a pool keeps of the reservations of a LUN that is not there; answers what that was.
+    pub(super) async fn take_reservations(&self, open: &OpenPool, unit: Uuid) -> ApiResult<Option<Vec<u8>>> {
+        let key = reservation_key(unit);
+        let kept = open.pool.document(&key);
+        if kept.is_some() {
+            self.keep_text(&open.pool, key, None).await?;
+        }
+        Ok(kept)
+    }
+
+    /// Gives back what was taken away.
+    pub(super) async fn keep_again(&self, open: &OpenPool, unit: Uuid, kept: Option<Vec<u8>>) {
+        let Some(kept) = kept else { return };
+        if let Err(error) = self.keep_text(&open.pool, reservation_key(unit), Some(kept)).await {
+            tracing::warn!("reservations of {unit} are kept on pool {} no more: {error}", open.name());
+        }
+    }
+
     /// Keeps nothing of the reservations of a LUN that is gone.
     pub(super) async fn forget_reservations(&self, lun: &KnownLun, name: &str) {
         let open = self.live().pools.values().find(|open| open.pool.id() == lun.pool).cloned();

@@ -12,5 +12,6 @@ mod metadata;
 mod moving;
 mod parity;
 mod preferences;
+mod reservations;
 mod support;
 mod targets;

@@ -12,7 +12,7 @@ use holdfast_engine::{Engine, Settings};
 const HOST: &str = "iqn.2000-01.org.example:host";
 const SECRET: &str = "a secret of CHAP";
 
-fn settings(rig: &Rig, state: &str) -> Settings {
+pub fn settings(rig: &Rig, state: &str) -> Settings {
     let mut settings = rig.settings();
     settings.state_dir = rig.path(state);
     settings.nbd_addresses = Vec::new();
@@ -20,12 +20,12 @@ fn settings(rig: &Rig, state: &str) -> Settings {
     settings
 }
 
-async fn start(rig: &Rig, state: &str) -> Arc<Engine> {
+pub async fn start(rig: &Rig, state: &str) -> Arc<Engine> {
     Engine::start(settings(rig, state)).await.expect("the engine starts")
 }
 
 /// An engine with a pool of this name on two disks of its own, and a space `vm` on it.
-async fn with_pool(engine: &Arc<Engine>, rig: &Rig, name: &str) {
+pub async fn with_pool(engine: &Arc<Engine>, rig: &Rig, name: &str) {
     let disks = [rig.disk(&format!("{name}1")), rig.disk(&format!("{name}2"))];
     for path in disks.clone() {
         engine.create_file_disk(CreateFileDisk { path, size_bytes: 128 * MIB }).await.expect("a disk");
@@ -34,7 +34,7 @@ async fn with_pool(engine: &Arc<Engine>, rig: &Rig, name: &str) {
     engine.create_space(mirror(&format!("{name}/vm"), 32 * MIB)).await.expect("a space");
 }
 
-async fn import(engine: &Arc<Engine>, rig: &Rig, name: &str) {
+pub async fn import(engine: &Arc<Engine>, rig: &Rig, name: &str) {
     let request = ImportPools { pool: Some(name.into()), disk_dirs: vec![rig.disk("")], force: false };
     assert!(engine.import_pools(request).await.expect("its disks are here").changed);
 }
@@ -43,7 +43,7 @@ fn named(name: &str) -> CreateTarget {
     CreateTarget { name: name.into(), ..CreateTarget::default() }
 }
 
-fn lun(backing: &str) -> AddLun {
+pub fn lun(backing: &str) -> AddLun {
     AddLun { backing: backing.into(), lun: None, blocks: None, read_only: false, size_bytes: None }
 }
 
@@ -55,7 +55,7 @@ fn allow(iqn: &str, chap: Option<ChapAccount>) -> AllowInitiator {
     AllowInitiator { iqn: iqn.into(), chap, no_chap: false }
 }
 
-async fn made(engine: &Arc<Engine>, name: &str, backings: &[&str]) -> Target {
+pub async fn made(engine: &Arc<Engine>, name: &str, backings: &[&str]) -> Target {
     engine.create_target(named(name)).await.expect("a target");
     for backing in backings {
         engine.add_lun(name.into(), lun(backing)).await.expect("a LUN");
