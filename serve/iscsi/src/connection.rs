@@ -16,7 +16,6 @@
 
 mod commands;
 mod data;
-mod local_notify;
 mod manage;
 mod requests;
 mod respond;
@@ -38,17 +37,16 @@ use std::time::Duration;
 use futures_util::future::select;
 use holdfast_device::Clock;
 use holdfast_device::reactor::{clock, spawn_local, yield_now};
-use holdfast_listener::{Receiver, Sender, Tracked};
+use holdfast_listener::{LocalNotify, Receiver, Sender, Tracked, Writer};
 use holdfast_scsi::Nexus;
 
 use crate::inbound::{Inbound, Incoming, Lost};
 use crate::memory::{Memory, Purse, Share};
-use crate::outbound::{Digests, Outbound};
+use crate::outbound::{Digests, Held};
 use crate::parameters::Parameters;
 use crate::settings::IscsiSettings;
 use crate::targets::{SessionEntry, Targets};
 use crate::window::Window;
-use local_notify::LocalNotify;
 use requests::{Arrival, Early};
 use tasks::Tasks;
 use text::Exchange;
@@ -158,19 +156,11 @@ pub(crate) struct Connection {
     now: Cell<Duration>,
     /// The tag of the question whether the initiator is there.
     ping: Cell<Option<u32>>,
-    sent_bytes: Cell<u64>,
 
     /// The reader is serving a batch, and will send.
     serving: Cell<bool>,
-    out: RefCell<Outbound<Share>>,
-    answers: Cell<u32>,
-    spare: Cell<Option<Outbound<Share>>>,
-    stuck: Cell<Option<Outbound<Share>>>,
-    sender: Cell<Option<Sender>>,
-    writer_busy: Cell<bool>,
-    failed: Cell<bool>,
+    writer: Writer<Held<Share>>,
     failed_bell: LocalNotify,
-    writer_bell: LocalNotify,
     room_bell: LocalNotify,
     sent_bell: LocalNotify,
 }
@@ -211,17 +201,9 @@ pub(crate) async fn run(
         arriving: Cell::new(None),
         now: Cell::new(clock.now()),
         ping: Cell::new(None),
-        sent_bytes: Cell::new(0),
         serving: Cell::new(false),
-        out: RefCell::default(),
-        answers: Cell::new(0),
-        spare: Cell::default(),
-        stuck: Cell::default(),
-        sender: Cell::new(Some(sender)),
-        writer_busy: Cell::new(false),
-        failed: Cell::new(false),
+        writer: Writer::new(sender),
         failed_bell: LocalNotify::default(),
-        writer_bell: LocalNotify::default(),
         room_bell: LocalNotify::default(),
         sent_bell: LocalNotify::default(),
     });
@@ -232,13 +214,13 @@ pub(crate) async fn run(
     if matches!(end, End::Logout | End::Told(_) | End::Protocol(_)) {
         let finish = async {
             connection.all_sent().await;
-            connection.close().await;
+            connection.writer.close().await;
         };
         select(pin!(finish), clock.sleep(connection.settings.drain_timeout)).await;
     }
     writer.abort();
     // A peer that takes nothing must not keep the socket open.
-    drop(connection.sender.take());
+    connection.writer.let_go();
     // Whoever logs in in its place must not find writes of before still landing.
     if let Some(nexus) = &connection.nexus {
         nexus.quiesce().await;
@@ -321,12 +303,12 @@ impl Connection {
         inbound: &mut Inbound<Arrival>,
         last: Received,
     ) -> io::Result<Received> {
-        if last != Received::Full || self.answers.get() > HELD_BACK_ANSWERS {
+        if last != Received::Full || self.writer.queue(|out| out.note.pdus) > HELD_BACK_ANSWERS {
             self.flush();
         }
         let mut spaces = inbound.spaces().map(IoSliceMut::new);
         let room: usize = spaces.iter().map(|space| space.len()).sum();
-        let waiting = self.waiting_bytes() > 0;
+        let waiting = self.writer.waiting_bytes() > 0;
         let count = match waiting.then(|| receiver.try_recv_vectored(usable(&mut spaces))) {
             Some(Ok(count)) => count,
             Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -345,12 +327,12 @@ impl Connection {
     }
 
     fn is_crowded(&self) -> bool {
-        self.writer_busy.get() && self.waiting_bytes() >= WAITING_BYTES
+        self.writer.is_busy() && self.writer.waiting_bytes() >= WAITING_BYTES
     }
 
     /// Ends when there is room for more answers, or nobody takes any.
     async fn room(&self) {
-        while self.is_crowded() && !self.failed.get() {
+        while self.is_crowded() && !self.writer.has_failed() {
             self.serving.set(false);
             self.room_bell.wait().await;
             self.serving.set(true);
@@ -359,7 +341,7 @@ impl Connection {
 
     async fn all_sent(&self) {
         self.flush();
-        while (self.writer_busy.get() || self.waiting_bytes() > 0) && !self.failed.get() {
+        while (self.writer.is_busy() || self.writer.waiting_bytes() > 0) && !self.writer.has_failed() {
             self.sent_bell.wait().await;
         }
     }

@@ -1,22 +1,13 @@
 //! PDUs that wait to be sent: headers and small data in one run of bytes, payload in the buffers that it was read into.
 //!
-//! ```text
-//!   heads    |h1|h2|h3        |h4|            one vector, in order
-//!   pieces   [h1 h2 h3] [data] [h4] [data]    what one system call sends
-//! ```
-//!
 //! Invariant: PDUs leave in the order in which they were put in, and payload is never copied.
 
-use std::io::IoSlice as SendSlice;
-
 use holdfast_device::IoSlice;
+use holdfast_listener::Run;
 use holdfast_model::wire::{Crc32c, crc32c};
 
 use crate::protocol::Header;
 use crate::protocol::header::padding;
-
-/// Pieces that one system call sends at most.
-pub const PIECES_AT_ONCE: usize = 64;
 
 /// Which parts of PDUs carry a CRC-32C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,91 +18,61 @@ pub struct Digests {
     pub data: bool,
 }
 
-enum Piece {
-    Head(usize),
-    Data(IoSlice),
-}
-
-impl Piece {
-    fn len(&self) -> usize {
-        match self {
-            Self::Head(len) => *len,
-            Self::Data(data) => data.len(),
-        }
-    }
-}
-
-/// A run of PDUs. `H` is held until the run has left: the memory of its payload.
-pub struct Outbound<H> {
-    heads: Vec<u8>,
-    pieces: Vec<Piece>,
-    held: Vec<H>,
-    bytes: usize,
-    payload_bytes: usize,
-    sent_pieces: usize,
-    sent_heads: usize,
-    sent_of_piece: usize,
-}
-
-impl<H> Default for Outbound<H> {
-    fn default() -> Self {
-        Self {
-            heads: Vec::new(),
-            pieces: Vec::new(),
-            held: Vec::new(),
-            bytes: 0,
-            payload_bytes: 0,
-            sent_pieces: 0,
-            sent_heads: 0,
-            sent_of_piece: 0,
-        }
-    }
-}
-
-impl<H> Outbound<H> {
-    /// Bytes that are not sent yet.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
+/// What is known of a run of PDUs.
+#[derive(Debug)]
+pub struct Held<H> {
+    /// Held until the run has left: the memory of its payload.
+    pub held: Vec<H>,
     /// Bytes of payload that were put in.
-    pub fn payload_bytes(&self) -> usize {
-        self.payload_bytes
-    }
+    pub payload_bytes: usize,
+    /// How many PDUs they are.
+    pub pdus: u32,
+}
 
-    /// Whether all is sent.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
+impl<H> Default for Held<H> {
+    fn default() -> Self {
+        Self { held: Vec::new(), payload_bytes: 0, pdus: 0 }
     }
+}
 
-    fn append(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
-        let before = self.heads.len();
-        append(&mut self.heads);
-        let len = self.heads.len() - before;
-        self.bytes += len;
-        match self.pieces.last_mut() {
-            Some(Piece::Head(last)) => *last += len,
-            _ => self.pieces.push(Piece::Head(len)),
-        }
+impl<H> Held<H> {
+    /// Lets go of everything.
+    pub fn clear(&mut self) {
+        self.held.clear();
+        (self.payload_bytes, self.pdus) = (0, 0);
     }
+}
 
-    fn header(&mut self, header: &Header, digests: Digests) {
-        self.append(|heads| {
-            heads.extend_from_slice(&header.0);
-            if digests.header {
-                heads.extend_from_slice(&crc32c(&header.0).to_le_bytes());
-            }
-        });
-    }
+/// A run of PDUs.
+pub type Outbound<H> = Run<Held<H>>;
 
+/// PDUs of a run.
+pub trait Pdus {
     /// Appends a PDU with small data, which is copied. The header must announce it.
-    pub fn pdu(&mut self, header: &Header, data: &[u8], digests: Digests) {
+    fn pdu(&mut self, header: &Header, data: &[u8], digests: Digests);
+
+    /// Appends a PDU with payload. The header must announce it.
+    fn payload(&mut self, header: &Header, data: IoSlice, digests: Digests);
+}
+
+fn put_header<N>(run: &mut Run<N>, header: &Header, digests: Digests) {
+    run.head(|heads| {
+        heads.extend_from_slice(&header.0);
+        if digests.header {
+            heads.extend_from_slice(&crc32c(&header.0).to_le_bytes());
+        }
+    });
+}
+
+impl<H> Pdus for Outbound<H> {
+    fn pdu(&mut self, header: &Header, data: &[u8], digests: Digests) {
         debug_assert_eq!(header.data_bytes(), data.len());
-        self.header(header, digests);
+        put_header(self, header, digests);
+        self.note.pdus += 1;
         if data.is_empty() {
             return;
         }
-        self.append(|heads| {
+        self.head(|heads| {
             let from = heads.len();
             heads.extend_from_slice(data);
             heads.resize(heads.len() + padding(data.len()), 0);
@@ -122,10 +83,9 @@ impl<H> Outbound<H> {
         });
     }
 
-    /// Appends a PDU with payload. The header must announce it.
-    pub fn payload(&mut self, header: &Header, data: IoSlice, digests: Digests) {
+    fn payload(&mut self, header: &Header, data: IoSlice, digests: Digests) {
         debug_assert_eq!(header.data_bytes(), data.len());
-        self.header(header, digests);
+        put_header(self, header, digests);
         let len = data.len();
         let digest = digests.data.then(|| {
             let mut crc = Crc32c::new();
@@ -133,76 +93,24 @@ impl<H> Outbound<H> {
             crc.add(&[0; 3][..padding(len)]);
             crc.value()
         });
-        self.bytes += len;
-        self.payload_bytes += len;
-        self.pieces.push(Piece::Data(data));
+        self.note.pdus += 1;
+        self.note.payload_bytes += len;
+        self.data(data, 0, len);
         if padding(len) > 0 || digest.is_some() {
-            self.append(|heads| {
+            self.head(|heads| {
                 heads.resize(heads.len() + padding(len), 0);
                 heads.extend(digest.iter().flat_map(|digest| digest.to_le_bytes()));
             });
         }
     }
-
-    /// Holds something until the run has left.
-    pub fn hold(&mut self, held: H) {
-        self.held.push(held);
-    }
-
-    /// The next bytes to send, in `slices`; says how many slices there are.
-    pub fn slices<'a>(&'a self, slices: &mut [SendSlice<'a>; PIECES_AT_ONCE]) -> usize {
-        let (mut heads, mut skip, mut count) = (self.sent_heads, self.sent_of_piece, 0);
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces[self.sent_pieces..]) {
-            *slice = match piece {
-                Piece::Head(len) => {
-                    let start = heads;
-                    heads += len;
-                    SendSlice::new(&self.heads[start + skip..heads])
-                }
-                Piece::Data(data) => SendSlice::new(&data[skip..]),
-            };
-            skip = 0;
-            count += 1;
-        }
-        count
-    }
-
-    /// Says that `count` bytes were sent. Buffers that are through are given back.
-    pub fn sent(&mut self, mut count: usize) {
-        self.bytes -= count;
-        while let Some(piece) = self.pieces.get_mut(self.sent_pieces) {
-            let left = piece.len() - self.sent_of_piece;
-            if count < left {
-                self.sent_of_piece += count;
-                return;
-            }
-            count -= left;
-            self.sent_of_piece = 0;
-            self.sent_pieces += 1;
-            match piece {
-                Piece::Head(len) => self.sent_heads += *len,
-                Piece::Data(_) => *piece = Piece::Head(0),
-            }
-        }
-    }
-
-    /// Memory that heads take, used or not.
-    pub fn head_capacity(&self) -> usize {
-        self.heads.capacity()
-    }
-
-    /// Forgets everything, and keeps the memory.
-    pub fn clear(&mut self) {
-        self.heads.clear();
-        self.pieces.clear();
-        self.held.clear();
-        (self.bytes, self.payload_bytes) = (0, 0);
-        (self.sent_pieces, self.sent_heads, self.sent_of_piece) = (0, 0, 0);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice as SendSlice;
+
+    use holdfast_listener::PIECES_AT_ONCE;
+
     use super::*;
     use crate::inbound::{Inbound, Incoming};
     use crate::protocol::constants::*;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use holdfast_device::reactor::net::{Peer, Stream};
 use holdfast_device::reactor::{ReactorHandle, clock};
-use holdfast_listener::{Accepted, Address, Handler, ListenError, Receiver, Sender, Server, Tracked};
+use holdfast_listener::{Accepted, Address, Handler, ListenError, PIECES_AT_ONCE, Receiver, Sender, Server, Tracked};
 use holdfast_scsi::{InitiatorPort, Proof};
 
 use crate::account::Account;
@@ -21,7 +21,7 @@ use crate::inbound::{Inbound, Incoming, Lost};
 use crate::login::{Agreed, Closed, Gate, Login, LoginStatus, Refusal, Step, Then, Way};
 use crate::memory::Memory;
 use crate::observer::FailedLogin;
-use crate::outbound::{Digests, Outbound, PIECES_AT_ONCE};
+use crate::outbound::{Digests, Outbound, Pdus};
 use crate::protocol::Header;
 use crate::protocol::constants::DEFAULT_SEGMENT_BYTES;
 use crate::settings::IscsiSettings;

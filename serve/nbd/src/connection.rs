@@ -13,12 +13,11 @@
 //! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
 //! never takes a reply. A request that still waits for its turn when the client leaves never begins.
 
-mod local_notify;
 mod send;
 mod serve;
 mod write_batch;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
 use std::pin::pin;
@@ -31,15 +30,14 @@ use futures_util::future::{Either, select};
 use holdfast_block::Session;
 use holdfast_device::reactor::{clock, spawn_local, yield_now};
 use holdfast_device::{Clock, IoBuf};
-use holdfast_listener::{Receiver, Sender, Tracked};
+use holdfast_listener::{LocalNotify, Receiver, Sender, Tracked, Writer};
 use holdfast_model::wire::WireError;
 
 use crate::exports::Attachment;
 use crate::inbound::{Inbound, Incoming};
-use crate::outbound::Outbound;
 use crate::protocol::{Command, ReplyStyle, Request};
 use crate::settings::NbdSettings;
-use local_notify::LocalNotify;
+use send::Answered;
 use serve::Refusal;
 use write_batch::WriteBatch;
 
@@ -142,13 +140,7 @@ pub(crate) struct Connection {
     /// The reader is serving a batch, and will send.
     serving: Cell<bool>,
 
-    out: RefCell<Outbound>,
-    spare: Cell<Option<Outbound>>,
-    stuck: Cell<Option<Outbound>>,
-    sender: Cell<Option<Sender>>,
-    writer_busy: Cell<bool>,
-    failed: Cell<bool>,
-    writer_bell: LocalNotify,
+    writer: Writer<Answered>,
     room_bell: LocalNotify,
     answered_bell: LocalNotify,
     sent_bell: LocalNotify,
@@ -184,13 +176,7 @@ pub(crate) async fn run(
         receiving: Cell::new(None),
         write_batch: WriteBatch::default(),
         serving: Cell::new(false),
-        out: RefCell::default(),
-        spare: Cell::default(),
-        stuck: Cell::default(),
-        sender: Cell::new(Some(sender)),
-        writer_busy: Cell::new(false),
-        failed: Cell::new(false),
-        writer_bell: LocalNotify::default(),
+        writer: Writer::new(sender),
         room_bell: LocalNotify::default(),
         answered_bell: LocalNotify::default(),
         sent_bell: LocalNotify::default(),
@@ -214,7 +200,7 @@ pub(crate) async fn run(
     }
     let finish = async {
         connection.all_sent().await;
-        connection.close().await
+        connection.writer.close().await
     };
     if let Either::Right(_) = select(pin!(finish), clock.sleep(settings.drain_timeout)).await {
         tracing::warn!(
@@ -225,7 +211,7 @@ pub(crate) async fn run(
     }
     writer.abort();
     // A request that the target never answers must not keep the socket open.
-    drop(connection.sender.take());
+    connection.writer.let_go();
     ended
 }
 
@@ -248,7 +234,7 @@ impl Connection {
         let mut inbound = Inbound::new(self.style.extended(), first);
         let mut turn = 0;
         let mut received = Received::Part;
-        while received != Received::End && !self.failed.get() {
+        while received != Received::End && !self.writer.has_failed() {
             self.serving.set(true);
             while let Some(incoming) = inbound.take()? {
                 match incoming {
@@ -351,7 +337,7 @@ impl Connection {
 
     fn has_room(&self, held_bytes: u64) -> bool {
         let held = self.held_bytes.get();
-        let crowded = self.writer_busy.get() && self.waiting_bytes() >= WAITING_BYTES;
+        let crowded = self.writer.is_busy() && self.waiting_bytes() >= WAITING_BYTES;
         self.in_flight.get() < self.limit_requests && (held == 0 || held + held_bytes <= self.limit_bytes) && !crowded
     }
 
@@ -359,7 +345,7 @@ impl Connection {
     async fn room(&self, held_bytes: u64) {
         loop {
             self.flush();
-            if self.has_room(held_bytes) || self.failed.get() {
+            if self.has_room(held_bytes) || self.writer.has_failed() {
                 return;
             }
             self.serving.set(false);

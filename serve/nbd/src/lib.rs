@@ -8,7 +8,6 @@
 //!                   │         └─ exports        the table of targets
 //!                   └────▶ connection ─▶ serve  requests in flight, replies in batches
 //!                             ├─ inbound        bytes to requests                       (no I/O)
-//!                             └─ outbound       replies to bytes                        (no I/O)
 //!   protocol                                    the numbers and records of the wire     (no I/O)
 //! ```
 //!
@@ -24,7 +23,6 @@ mod error;
 mod exports;
 pub mod inbound;
 pub mod negotiate;
-pub mod outbound;
 pub mod protocol;
 mod session;
 mod settings;

@@ -11,6 +11,7 @@ use super::Connection;
 use super::requests::Arrival;
 use super::tasks::Gathering;
 use crate::inbound::Inbound;
+use crate::outbound::Pdus;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
 use crate::transfer::{Part, TransferFault};

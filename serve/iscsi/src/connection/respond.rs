@@ -15,6 +15,7 @@ use holdfast_scsi::{DataIn, Response, Status};
 use super::Connection;
 use super::tasks::Command;
 use crate::memory::Share;
+use crate::outbound::Pdus;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
 
@@ -58,7 +59,7 @@ impl Connection {
         let collapsed = sent > 0 && status == Status::Good && sense.is_none();
         // What was read is held until it has left; what was written is with the disk.
         if let Some(share) = share.filter(|_| sent > 0) {
-            self.out.borrow_mut().hold(share);
+            self.writer.queue(|out| out.note.held.push(share));
         }
         let parts = self.put_data(command, &payload, sent, collapsed.then_some(residual));
         if collapsed {

@@ -16,6 +16,7 @@ use holdfast_device::Clock;
 
 use super::{Connection, End};
 use crate::orders::Order;
+use crate::outbound::Pdus;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
 
@@ -99,15 +100,15 @@ impl Connection {
                 heard = now;
                 asked = None;
             }
-            let moved = self.sent_bytes.get();
-            if moved != sent_bytes || !self.writer_busy.get() {
+            let moved = self.writer.sent_bytes();
+            if moved != sent_bytes || !self.writer.is_busy() {
                 (sent, sent_bytes) = (now, moved);
             }
             if now - sent >= settings.send_timeout {
                 return End::Told("its initiator takes no answers");
             }
             let owed = self.owed();
-            if self.data_came.replace(false) || owed.is_none() || self.writer_busy.get() {
+            if self.data_came.replace(false) || owed.is_none() || self.writer.is_busy() {
                 data = now;
             }
             if let Some((since, bytes)) = owed
@@ -115,7 +116,7 @@ impl Connection {
             {
                 return End::Told("its initiator does not send what its commands wait for");
             }
-            if self.writer_busy.get() {
+            if self.writer.is_busy() {
                 continue;
             }
             match asked {
@@ -137,7 +138,7 @@ impl Connection {
         let all = self.tasks.owed().into_iter().chain(self.arriving.get());
         let (since, bytes) = all.reduce(|one, other| (one.0.min(other.0), one.1 + other.1))?;
         // What was asked for may stand behind the answer that the initiator is taking.
-        let before = if self.writer_busy.get() { ANSWER_BYTES + self.waiting_bytes() as u64 } else { 0 };
+        let before = if self.writer.is_busy() { ANSWER_BYTES + self.writer.waiting_bytes() as u64 } else { 0 };
         Some((since, bytes + before))
     }
 

@@ -48,12 +48,12 @@ fn until_dropped(client: &mut Client, mut each: impl FnMut(&mut Client) -> bool)
     client.wire.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
     let mut whole = true;
     while began.elapsed() < Duration::from_secs(10) {
-        let mut bytes = [0; 48];
+        let mut bytes = [0; 64 << 10];
         match client.wire.read(&mut bytes) {
             Ok(0) => return began.elapsed(),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return began.elapsed(),
             Ok(48) if whole && bytes[0] == NOP_IN => {
-                let ping = Header(bytes);
+                let ping = Header(*bytes.first_chunk().unwrap());
                 let answer = Header::new(NOP_OUT | 0x40, FLAG_FINAL)
                     .with_task_tag(NO_TAG)
                     .with_transfer_tag(ping.transfer_tag())
@@ -120,6 +120,7 @@ fn writes_beside_one_that_stalls_keep_no_session() {
         bytes.extend(data.with_data_bytes(512).0);
         bytes.extend([1; 512]);
         let _ = client.wire.write_all(&bytes);
+        std::thread::sleep(Duration::from_millis(10));
         true
     });
     ended_for_want_of_data(&fixture);

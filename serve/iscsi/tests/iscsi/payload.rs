@@ -16,9 +16,10 @@ use holdfast_device::{
     StableId, Zeroes,
 };
 use holdfast_iscsi::inbound::{Inbound, Incoming, Place};
-use holdfast_iscsi::outbound::{Digests, Outbound, PIECES_AT_ONCE};
+use holdfast_iscsi::outbound::{Digests, Outbound, Pdus};
 use holdfast_iscsi::protocol::Header;
 use holdfast_iscsi::protocol::constants::*;
+use holdfast_listener::PIECES_AT_ONCE;
 use holdfast_model::Uuid;
 use holdfast_scsi::{DataIn, InitiatorPort, Nexus, Outcome, Prepared, Response, Status, lun_field};
 

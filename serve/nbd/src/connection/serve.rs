@@ -269,7 +269,7 @@ impl Connection {
                     Some(buf) => {
                         self.tracked.add_bytes(len);
                         out.head(|heads| reply::data(heads, style, &request, start, len, number == last));
-                        out.data(buf, 0, len as usize);
+                        out.data(buf.freeze(), 0, len as usize);
                     }
                 }
             }

@@ -6,14 +6,15 @@ use std::task::{Poll, Waker};
 
 /// The bell. One task waits at a time.
 #[derive(Default)]
-pub(super) struct LocalNotify {
+pub struct LocalNotify {
     rung: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
 
 impl LocalNotify {
     /// Wakes the task that waits, or the next that does.
-    pub(super) fn ring(&self) {
+    #[inline]
+    pub fn ring(&self) {
         self.rung.set(true);
         if let Some(waker) = self.waiting.take() {
             waker.wake();
@@ -21,7 +22,8 @@ impl LocalNotify {
     }
 
     /// Ends when the bell was rung since the last wait ended.
-    pub(super) fn wait(&self) -> impl Future<Output = ()> {
+    #[inline]
+    pub fn wait(&self) -> impl Future<Output = ()> {
         poll_fn(|cx| {
             if self.rung.replace(false) {
                 return Poll::Ready(());
