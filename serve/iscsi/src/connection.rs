@@ -148,6 +148,10 @@ pub(crate) struct Connection {
     logged_out: Cell<bool>,
     /// Something came in since the last look.
     heard: Cell<bool>,
+    /// Commands that were aborted and still hold their buffers.
+    carried: Cell<u32>,
+    /// Task management functions that are not answered yet.
+    managing: Cell<u32>,
     /// Data of commands came since the last look.
     data_came: Cell<bool>,
     /// The command whose data is being received: since when it is there, and how much of its data is missing.
@@ -197,6 +201,8 @@ pub(crate) async fn run(
         exchange: RefCell::default(),
         logged_out: Cell::new(false),
         heard: Cell::new(true),
+        carried: Cell::new(0),
+        managing: Cell::new(0),
         data_came: Cell::new(false),
         arriving: Cell::new(None),
         now: Cell::new(clock.now()),
@@ -326,6 +332,7 @@ impl Connection {
         })
     }
 
+    /// Whether much waits behind a full socket.
     fn is_crowded(&self) -> bool {
         self.writer.is_busy() && self.writer.waiting_bytes() >= WAITING_BYTES
     }

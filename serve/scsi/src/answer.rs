@@ -106,17 +106,17 @@ impl From<Sense> for Fault {
 pub(crate) type Answer = Result<DataIn, Fault>;
 
 /// A command under way. Dropping it aborts it: what waits for its turn never begins, and what has begun is carried to
-/// its end, with nobody to hear of it.
+/// its end, with nobody to hear of it: changes, since they cannot be taken back, and reads, since their buffers are held.
 #[must_use = "a command that is dropped is aborted"]
 pub struct Running {
     future: Option<Pin<Box<dyn Future<Output = Response>>>>,
     fate: Rc<Fate>,
-    /// Whether it must be carried to its end once a change of it has begun.
+    /// Whether it has effects until what had begun of it is over.
     changes: bool,
 }
 
 impl Running {
-    /// A command that may be forgotten at any point.
+    /// A command that has no effect once it is given up.
     pub(crate) fn reading(fate: Rc<Fate>, future: impl Future<Output = Response> + 'static) -> Self {
         Self { future: Some(Box::pin(future)), fate, changes: false }
     }
@@ -128,7 +128,12 @@ impl Running {
 
     /// Ends when it has no effect any more, also where it is dropped before.
     pub fn over(&self) -> Over {
-        Over::new(&self.fate)
+        Over::of_effects(&self.fate)
+    }
+
+    /// Ends when it holds no buffer any more, also where it is dropped before: the disk may still be filling it then.
+    pub fn gone(&self) -> Over {
+        Over::of_buffers(&self.fate)
     }
 }
 
@@ -139,7 +144,7 @@ impl Future for Running {
         let future = self.future.as_mut().expect("an answered command is polled once");
         let Poll::Ready(response) = future.as_mut().poll(cx) else { return Poll::Pending };
         self.future = None;
-        self.fate.end();
+        self.fate.leave();
         Poll::Ready(response)
     }
 }
@@ -147,15 +152,18 @@ impl Future for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(future) = self.future.take() else { return };
-        if !self.changes || reactor::current().is_none() {
-            drop(future);
-            return self.fate.end();
-        }
         self.fate.given_up().set(true);
+        if !self.changes {
+            self.fate.end();
+        }
+        if reactor::current().is_none() {
+            drop(future);
+            return self.fate.leave();
+        }
         let fate = self.fate.clone();
         drop(spawn_local(async move {
             drop(future.await);
-            fate.end();
+            fate.leave();
         }));
     }
 }

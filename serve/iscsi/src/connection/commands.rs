@@ -6,11 +6,12 @@
 //!                                                                     └ later: a task     ─▶ respond
 //! ```
 //!
-//! Invariant: a command is started once, when its turn has come and all its data is there.
+//! Invariants: a command is started once, when its turn has come and all its data is there. What it takes of the memory
+//! is held until its answer has left, or until it is gone where it is aborted: nobody gets more by aborting.
 
 use std::rc::Rc;
 
-use holdfast_device::reactor::spawn_local;
+use holdfast_device::reactor::{current, spawn_local};
 use holdfast_scsi::{Outcome, Over, Prepared, Response, task_set_full};
 
 use super::requests::{Arrival, Early};
@@ -102,8 +103,10 @@ impl Connection {
         let Some(nexus) = &self.nexus else { return Ok(()) };
         let mut prepared = nexus.prepare(command.lun, cdb, command.read_len, command.write_len);
         command.wants = prepared.data_out().len() as u64;
-        // What it takes, whatever its initiator expects.
-        let Some(share) = self.memory.take(prepared.most_bytes(command.read_len)) else {
+        // What it takes, whatever its initiator expects. Those that were aborted count until they are gone.
+        let free = self.carried.get() < self.settings.tasks.max(1);
+        let share = free.then(|| self.memory.take(prepared.most_bytes(command.read_len))).flatten();
+        let Some(share) = share else {
             if early {
                 return Err(End::Protocol("a command came before its turn that there is no memory for"));
             }
@@ -169,11 +172,13 @@ impl Connection {
             Outcome::Answered(response) => self.respond(&command, response, Some(share), requests),
             Outcome::Later(running) => {
                 let (connection, over) = (self.clone(), running.over());
+                let mut holding = Holding { connection: self.clone(), held: Some((share, running.gone())) };
                 let handle = spawn_local(async move {
                     let response = running.await;
+                    let share = holding.answered();
                     connection.tasks.remove(command.tag);
                     connection.note_in_flight();
-                    connection.respond(&command, response, Some(share), requests);
+                    connection.respond(&command, response, share, requests);
                 });
                 if !handle.is_finished() {
                     self.tasks.insert(Task::Running(command, handle, over));
@@ -235,6 +240,35 @@ impl Connection {
             self.end_command();
         }
         self.respond_uncounted(command, response, share, requests);
+    }
+}
+
+/// The memory of a command under way. Where that is aborted, it is held until the command is gone.
+struct Holding {
+    connection: Rc<Connection>,
+    held: Option<(Share, Over)>,
+}
+
+impl Holding {
+    /// The command is answered: its memory is that of the answer.
+    fn answered(&mut self) -> Option<Share> {
+        self.held.take().map(|(share, _)| share)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let Some((share, gone)) = self.held.take() else { return };
+        if current().is_none() {
+            return;
+        }
+        let connection = self.connection.clone();
+        connection.carried.set(connection.carried.get() + 1);
+        spawn_local(async move {
+            gone.await;
+            drop(share);
+            connection.carried.set(connection.carried.get() - 1);
+        });
     }
 }
 

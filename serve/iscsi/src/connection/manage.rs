@@ -2,8 +2,8 @@
 //!
 //! The transport ends its own tasks at once; what other sessions have running is ended by the SCSI layer.
 //!
-//! Invariant: a task that a function has ended is not answered, and the function is answered after what it ended has no
-//! effect any more.
+//! Invariants: a task that a function has ended is not answered, and the function is answered after what it ended has no
+//! effect any more. No more functions wait for that than commands may be in flight.
 
 use std::rc::Rc;
 
@@ -22,6 +22,9 @@ impl Connection {
     pub(super) fn manage(self: &Rc<Self>, header: &Header) {
         if self.nexus.is_none() {
             return self.reject(header, REJECT_PROTOCOL);
+        }
+        if self.managing.get() >= self.settings.tasks.max(1) {
+            return self.managed(header.task_tag(), FUNCTION_REJECTED);
         }
         let lun = header.lun();
         let function = match header.flags() & 0x7f {
@@ -50,10 +53,10 @@ impl Connection {
             let (over, tag) = (self.forget(task), header.task_tag());
             self.note_in_flight();
             let Some(over) = over else { return self.managed(tag, FUNCTION_COMPLETE) };
-            let connection = self.clone();
+            let waiting = Managing::new(self);
             spawn_local(async move {
                 over.await;
-                connection.managed(tag, FUNCTION_COMPLETE);
+                waiting.0.managed(tag, FUNCTION_COMPLETE);
             });
             return;
         }
@@ -67,8 +70,9 @@ impl Connection {
     }
 
     fn finish_managing(self: &Rc<Self>, tag: u32, function: Manage, lun: u64) {
-        let connection = self.clone();
+        let waiting = Managing::new(self);
         spawn_local(async move {
+            let connection = &waiting.0;
             let Some(nexus) = &connection.nexus else { return };
             let response = match nexus.manage(function, lun).await {
                 ManageAnswer::Complete => FUNCTION_COMPLETE,
@@ -90,5 +94,21 @@ impl Connection {
         let Some(target) = &self.entry.identity.target else { return };
         let sessions = self.targets.registry().of(target);
         sessions.iter().for_each(|session| session.orders.give(Order::End("its target was reset")));
+    }
+}
+
+/// A function that waits for what it has ended.
+struct Managing(Rc<Connection>);
+
+impl Managing {
+    fn new(connection: &Rc<Connection>) -> Self {
+        connection.managing.set(connection.managing.get() + 1);
+        Self(connection.clone())
+    }
+}
+
+impl Drop for Managing {
+    fn drop(&mut self) {
+        self.0.managing.set(self.0.managing.get() - 1);
     }
 }

@@ -76,6 +76,10 @@ impl Connection {
         let Some(nexus) = &self.nexus else { return std::future::pending().await };
         loop {
             let event = nexus.event().await;
+            // It is told with the next command, too.
+            if self.is_crowded() {
+                continue;
+            }
             let sense = event.sense.bytes();
             let data = [&(sense.len() as u16).to_be_bytes()[..], &sense].concat();
             let message = Header::new(ASYNC_MESSAGE, FLAG_FINAL).with_task_tag(NO_TAG).with_lun(event.lun);

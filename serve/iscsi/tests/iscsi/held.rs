@@ -153,3 +153,77 @@ fn one_session_leaves_memory_to_others() {
     fixture.sessions(1);
     assert_eq!(other.write(0, 0, &pattern(1 << 20, 4)), 0, "alone it may take all");
 }
+
+fn slow(memory_bytes: u64) -> Fixture {
+    let slow = Memory::new(16 << 20).slow(Duration::from_millis(500));
+    let settings = IscsiSettings { memory_bytes, ..IscsiSettings::default() };
+    Fixture::with(slow, open(), settings, TargetLimits::default())
+}
+
+#[test]
+fn aborts_free_no_memory_that_the_disk_still_holds() {
+    let fixture = slow(64 << 10);
+    let mut client = Client::enter(fixture.address, &[]);
+    let data = pattern(8192, 1);
+    for write in [false, true] {
+        let began = Instant::now();
+        let header = match write {
+            true => client.command_header(&write10(0, 16), FLAG_FINAL | COMMAND_WRITE, data.len()),
+            false => client.command_header(&read10(0, 128), FLAG_FINAL | COMMAND_READ, 64 << 10),
+        };
+        let sent: &[u8] = if write { &data } else { &[] };
+        client.send(header, sent);
+        // A write holds its task until it is over, a read only its memory.
+        let answer = client.manage(ABORT_TASK, header.task_tag(), header.cmd_sn());
+        assert_eq!(answer, FUNCTION_COMPLETE);
+        let (status, ..) = client.command(&read10(0, 128), 64 << 10, 0, &[]);
+        match write {
+            false => assert!(status == TASK_SET_FULL && began.elapsed() < Duration::from_millis(400), "{status}"),
+            true => assert!(status == 0 && began.elapsed() >= Duration::from_millis(500), "{status}"),
+        }
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    assert_eq!(client.read(0, 8192), data);
+}
+
+#[test]
+fn commands_without_data_that_are_aborted_are_bounded() {
+    let fixture = slow(1 << 20);
+    let mut client = Client::enter(fixture.address, &[]);
+    let mut full = 0;
+    for _ in 0..300 {
+        // A flush.
+        let header = client.command_header(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], FLAG_FINAL, 0);
+        client.send(header, &[]);
+        let abort = client.numbered(TASK_MANAGEMENT | 0x40, FLAG_FINAL | ABORT_TASK);
+        client.send(abort.with_transfer_tag(header.task_tag()).with_u32(32, header.cmd_sn()), &[]);
+    }
+    let mut answers = 0;
+    while answers < 300 {
+        let pdu = client.receive().header;
+        match pdu.opcode() {
+            TASK_MANAGEMENT_RESPONSE => answers += 1,
+            _ => full += u32::from(pdu.0[3] == TASK_SET_FULL),
+        }
+    }
+    assert!(full >= 100, "{full} of 300 were refused");
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(client.command(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, 0, &[]).0, 0, "there is room again");
+}
+
+#[test]
+fn functions_that_wait_are_bounded() {
+    let fixture = slow(1 << 20);
+    let mut client = Client::enter(fixture.address, &[]);
+    let header = client.command_header(&write10(0, 8), FLAG_FINAL | COMMAND_WRITE, 4096);
+    client.send(header, &pattern(4096, 1));
+    let count = 400;
+    for _ in 0..count {
+        let header = client.numbered(TASK_MANAGEMENT | 0x40, FLAG_FINAL | ABORT_TASK_SET);
+        client.send(header, &[]);
+    }
+    let answers: Vec<u8> = (0..count).map(|_| client.receive().header.0[2]).collect();
+    let refused = answers.iter().filter(|answer| **answer == FUNCTION_REJECTED).count();
+    assert!(refused >= 200 && refused < count, "{refused} of {count}");
+    assert_eq!(client.manage(ABORT_TASK_SET, NO_TAG, 0), FUNCTION_COMPLETE);
+}

@@ -5,7 +5,7 @@
 use holdfast_block::Change;
 use holdfast_device::Durability;
 
-use crate::answer::{Answer, DataIn, Fault, Outcome};
+use crate::answer::{Answer, DataIn, Fault, Outcome, Status};
 use crate::cdb::{Cdb, Range};
 use crate::command::{Command, Conflict, Run};
 use crate::limits::check_transfer;
@@ -89,6 +89,9 @@ async fn compare(task: &Task, range: Range, len: u64, expected: Option<&[u8]>) -
     let offset = range.offset(task.unit());
     let mut at = 0;
     while at < len {
+        if task.is_given_up() {
+            return Err(Fault::Status(Status::TaskAborted));
+        }
         let piece = PIECE_BYTES.min(len - at);
         let lba = range.lba + at / task.unit().block_bytes();
         let io = task.session().read(offset + at, piece);
