@@ -9,6 +9,7 @@
 //! Invariant: what is not immediate is served in the order of its numbers, each number once.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::tasks::Gathering;
 use super::{Connection, End};
@@ -45,8 +46,8 @@ impl Place for Arrival {
 pub(super) enum Early {
     /// A command in the table of tasks.
     Task(u32),
-    /// Another PDU.
-    Pdu(Header, Vec<u8>),
+    /// Another PDU, and since when.
+    Pdu(Header, Vec<u8>, Duration),
     /// A number that was given up before it came.
     Nothing,
 }
@@ -119,7 +120,8 @@ impl Connection {
             Turn::Ignored => Ok(()),
             Turn::Early if data.len() > EARLY_BYTES => Err(End::Protocol("too much data came before its turn")),
             Turn::Early => {
-                self.early.borrow_mut().entry(header.cmd_sn()).or_insert(Early::Pdu(header, data));
+                let early = Early::Pdu(header, data, self.now.get());
+                self.early.borrow_mut().entry(header.cmd_sn()).or_insert(early);
                 Ok(())
             }
             Turn::Now => {
@@ -150,7 +152,7 @@ impl Connection {
                         None => self.end_command(),
                     }
                 }
-                Some(Early::Pdu(header, data)) => {
+                Some(Early::Pdu(header, data, _)) => {
                     window.pass();
                     self.window.set(window);
                     self.perform(&header, &data)?;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use holdfast_device::Clock;
 
+use super::requests::Early;
 use super::{Connection, End};
 use crate::orders::Order;
 use crate::outbound::Pdus;
@@ -136,10 +137,15 @@ impl Connection {
         }
     }
 
-    /// Of the commands that wait for something from the initiator: since when the first does, and how many bytes may
+    /// Of what waits for something from the initiator: since when the first does, and how many bytes may
     /// have to move before it has it.
     fn owed(&self) -> Option<(Duration, u64)> {
-        let all = self.tasks.owed().into_iter().chain(self.arriving.get());
+        let early = self.early.borrow();
+        let early = early.values().filter_map(|early| match early {
+            Early::Pdu(_, _, since) => Some((*since, 0)),
+            Early::Task(_) | Early::Nothing => None,
+        });
+        let all = self.tasks.owed().into_iter().chain(self.arriving.get()).chain(early);
         let (since, bytes) = all.reduce(|one, other| (one.0.min(other.0), one.1 + other.1))?;
         // What was asked for may stand behind the answer that the initiator is taking.
         let before = if self.writer.is_busy() { ANSWER_BYTES + self.writer.waiting_bytes() as u64 } else { 0 };

@@ -129,12 +129,18 @@ fn writes_beside_one_that_stalls_keep_no_session() {
 #[test]
 fn a_number_that_never_comes_ends_the_session() {
     let fixture = fixture(1 << 20);
-    let mut client = another(&fixture, 1);
-    client.cmd_sn += 1;
-    let header = client.command_header(&read10(0, 8), FLAG_FINAL | COMMAND_READ, 4096);
-    client.send(header, &[]);
-    until_dropped(&mut client, |_| true);
-    ended_for_want_of_data(&fixture);
+    for command in [true, false] {
+        let mut client = another(&fixture, 1);
+        client.cmd_sn += 1;
+        let header = match command {
+            true => client.command_header(&read10(0, 8), FLAG_FINAL | COMMAND_READ, 4096),
+            false => client.numbered(NOP_OUT, FLAG_FINAL).with_transfer_tag(NO_TAG),
+        };
+        client.send(header, if command { &[] } else { &[7; 4096] });
+        until_dropped(&mut client, |_| true);
+        ended_for_want_of_data(&fixture);
+    }
+    assert_eq!(fixture.heard.ended.lock().unwrap().len(), 2);
 }
 
 #[test]
