@@ -18,6 +18,8 @@ use crate::product::Product;
 const MEMORY_MIB: u64 = 64;
 /// What else it may take for them: answers that wait, and what is read already.
 const SLACK_MIB: u64 = 128;
+/// The function that ends all sessions.
+const COLD_RESET: u8 = 7;
 /// Sessions that misbehave.
 const SESSIONS: u16 = 24;
 
@@ -146,7 +148,12 @@ fn bytes_that_are_no_pdus_end_their_connection_only() {
     }
     for round in 0..100u16 {
         let mut session = product.session(100 + round);
-        let mut pdu = Pdu::new(random.below(64) as u8, random.below(256) as u8);
+        let (opcode, mut flags) = (random.below(64) as u8, random.below(256) as u8);
+        if opcode == request::MANAGE && flags & 0x7f == COLD_RESET {
+            // That ends the sessions of all, as it is to.
+            flags ^= 1;
+        }
+        let mut pdu = Pdu::new(opcode, flags);
         for at in (8..48).step_by(4) {
             if random.below(2) == 0 {
                 pdu = pdu.with(at, random.next_u64() as u32);
@@ -164,6 +171,8 @@ fn bytes_that_are_no_pdus_end_their_connection_only() {
     header[5..8].fill(0xff);
     wire.send_bytes(&[&header]).expect("it is sent");
     assert!(is_closed(wire.stream(), 20), "16 MiB of login");
+    // Where a reset was among them, who is inside is told.
+    inside.settle(0);
     inside.read(0, &cdb::read(0, 8), 4096).expect("who is inside is not disturbed").good();
     still_serves(&product);
 }
