@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast_block::TokenSource;
 
-use crate::answer::{Answer, DataIn, Fault, Outcome};
+use crate::answer::{Answer, DataIn, Fault, Outcome, Status};
 use crate::sense::Sense;
 use crate::task::Task;
 
@@ -76,6 +76,9 @@ async fn make(task: &Task, request: Request, begun: &Begun) -> Result<(), Fault>
     let Request { timeout, ranges } = request;
     let (unit, object) = (task.unit(), task.unit().target().object().clone());
     let watched = object.watch_all(&ranges).await;
+    if task.is_given_up() {
+        return Err(Fault::Status(Status::TaskAborted));
+    }
     let bytes = block_ranges::bytes(&ranges);
     let owner = task.nexus.id.initiator.name.clone();
     let source = TokenSource { owner, object, ranges, watched, timeout };
