@@ -27,7 +27,7 @@ use crate::data_cache::{DataCache, Runs, held};
 /// Parts of the device by which requests under way are told apart first: 16 MiB each, in turn.
 const LANES: usize = 16;
 const LANE_BLOCKS: u64 = 4096;
-/// Writes of a lane that nobody waits for, after which nothing of it is kept any more.
+/// Ranges of a lane that hold all its writes that nobody waits for.
 const MOST_LEFT: usize = 64;
 
 /// A read under way whose data may be kept.
@@ -44,10 +44,8 @@ struct Lane {
     next: u64,
     reads: Vec<Reading>,
     writes: Vec<(u64, Range<u64>)>,
-    /// Writes of which it is not known when they end.
+    /// Blocks of writes of which it is not known when they end: in order, apart, and a few more rather than many ranges.
     left: Vec<Range<u64>>,
-    /// Whether there are too many of those.
-    is_shut: bool,
 }
 
 fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
@@ -61,9 +59,25 @@ impl Lane {
     }
 
     fn is_written(&self, blocks: &Range<u64>) -> bool {
-        self.is_shut
-            || self.writes.iter().any(|(_, under_way)| meet(under_way, blocks))
+        self.writes.iter().any(|(_, under_way)| meet(under_way, blocks))
             || self.left.iter().any(|left| meet(left, blocks))
+    }
+
+    /// Has nothing of these blocks be kept any more. Where there would be too many ranges the two that are nearest to each
+    /// other become one, so that a lane stays open but for what lies about its lost writes.
+    fn leave(&mut self, blocks: Range<u64>) {
+        let touches = |left: &Range<u64>| left.start <= blocks.end && blocks.start <= left.end;
+        let from = self.left.partition_point(|left| left.end < blocks.start);
+        let count = self.left[from..].iter().take_while(|left| touches(left)).count();
+        let met = &self.left[from..from + count];
+        let start = met.first().map_or(blocks.start, |first| first.start.min(blocks.start));
+        let end = met.last().map_or(blocks.end, |last| last.end.max(blocks.end));
+        self.left.splice(from..from + count, [start..end]);
+        while self.left.len() > MOST_LEFT {
+            let gap = |at: &usize| self.left[at + 1].start - self.left[*at].end;
+            let nearest = (0..self.left.len() - 1).min_by_key(gap).expect("there are two");
+            self.left[nearest].end = self.left.remove(nearest + 1).end;
+        }
     }
 }
 
@@ -233,9 +247,7 @@ impl Drop for Write {
             lane.writes.retain(|(under_way, _)| under_way != number);
             if !self.is_ended {
                 // It goes on, and nobody hears of its end.
-                lane.left.push(self.blocks.clone());
-                lane.is_shut |= lane.left.len() > MOST_LEFT;
-                lane.left.truncate(MOST_LEFT);
+                lane.leave(self.blocks.clone());
             }
         }
     }

@@ -9,6 +9,10 @@ use holdfast_model::Uuid;
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::checked::tests::{World, flip, pattern};
+use crate::error::ErrorKind;
+use crate::integrity::Integrity;
+use crate::repair::tests::kinds::Mirror;
 use crate::service::{Caller, FileKind, FileService, NewFile, OpenMode, Time};
 use crate::store::{Format, Settings};
 use crate::volume::{Volume, VolumeFormat};
@@ -219,8 +223,32 @@ fn a_write_that_nobody_waits_for_has_nothing_kept_any_more() {
     for _ in 0..=MOST_LEFT {
         drop(cached.write(7 * BLOCK_BYTES, block(9), Durability::Cached));
     }
-    assert!(cached.begin_read(6, 1).is_none(), "nothing of that lane");
-    assert!(cached.begin_read(LANE_BLOCKS, 1).is_some(), "and all of others");
+    assert!(cached.begin_read(7, 1).is_none());
+    assert!(cached.begin_read(6, 1).is_some() && cached.begin_read(8, 1).is_some(), "all that was not written");
+}
+
+#[test]
+fn many_writes_that_nobody_waits_for_close_no_more_than_what_lies_between_them() {
+    let mut lane = Lane::default();
+    let mut lost = Vec::new();
+    let mut state = 1u64;
+    for _ in 0..4000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (block, blocks) = ((state >> 33) % 2000, 1 + (state >> 50) % 3);
+        lost.push(block..block + blocks);
+        lane.leave(block..block + blocks);
+        assert!(lane.left.len() <= MOST_LEFT);
+        assert!(lane.left.windows(2).all(|two| two[0].end < two[1].start), "{:?}", lane.left);
+        assert!(lost.iter().all(|lost| (lost.start..lost.end).all(|block| lane.is_written(&(block..block + 1)))));
+        assert!(!lane.is_written(&(2003..2004)), "behind all of them");
+    }
+
+    // Below the limit it is exact.
+    let mut lane = Lane::default();
+    for block in [9, 3, 5, 4, 20, 9] {
+        lane.leave(block..block + 1);
+    }
+    assert_eq!(lane.left, [3..6, 9..10, 20..21]);
 }
 
 #[test]
@@ -313,5 +341,46 @@ fn large_reads_and_handles_that_ask_for_it_go_past_the_cache() {
         volume.close(unbuffered).await.expect("closed");
         drop(volume);
         assert_eq!(cache.counts().bytes, 0, "nothing is kept of a volume that is closed");
+    });
+}
+
+#[test]
+fn memory_hides_no_damage_from_who_looks_for_it_and_has_only_what_was_checked() {
+    crate::checked::tests::with(2, async |world| {
+        let handle = world.file("strict", Integrity::Strict, &pattern(1, 4)).await;
+        let id = handle.id();
+        world.volume.close(handle).await.expect("closed");
+        world.volume.shut_down().await.expect("shut");
+        let cache = Arc::new(DataCache::new(1 << 20));
+        let mirror = Arc::new(Mirror([world.disks[0].clone(), world.disks[1].clone()]));
+        let device = CachedDevice::with_copies(mirror, &cache);
+        let opened = Volume::open_cached(device, Settings::default(), Arc::new(Time::default)).await;
+        let world = World { volume: Arc::new(opened.expect("it opens")), ..world };
+        let handle = world.volume.open(&world.caller, id, MODE).await.expect("opened");
+        let unbuffered = world.volume.unbuffered(handle.clone());
+        let at = world.at(&handle, 2).await;
+        let hits = || cache.counts().hits;
+
+        // What comes from the other copy is put right, and is kept by the next read.
+        flip(&world.disks[0], at);
+        assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
+        assert_eq!((world.volume.checksum_counts().healed, hits()), (1, 0));
+        assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
+        assert!(world.read(&handle, 1, 3).await == Ok(pattern(1, 4)[BLOCK..].to_vec()));
+        assert_eq!(hits(), 1);
+
+        flip(&world.disks[0], at);
+        assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
+        assert_eq!(hits(), 2, "from memory");
+        let scrubbed = world.scrub().await;
+        assert_eq!((scrubbed.healed, scrubbed.lost), (1, 0), "the disk is what a scrub reads");
+        assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
+        assert_eq!(hits(), 2, "what was written anew is read anew");
+
+        world.disks.iter().for_each(|disk| flip(disk, at));
+        assert!(world.read(&handle, 0, 4).await == Ok(pattern(1, 4)));
+        assert_eq!(world.read(&unbuffered, 0, 4).await, Err(ErrorKind::Corrupt));
+        assert_eq!(world.scrub().await.lost, 1);
+        world.volume.close(handle).await.expect("closed");
     });
 }

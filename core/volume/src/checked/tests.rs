@@ -138,7 +138,7 @@ impl World {
         extent.place * BLOCK_BYTES
     }
 
-    async fn scrub(&self) -> Scrubbed {
+    pub(crate) async fn scrub(&self) -> Scrubbed {
         let (mut all, mut from) = (Scrubbed::default(), Some(ScrubFrom::default()));
         while let Some(at) = from {
             let step = self.volume.scrub(at, 5 * BLOCK_BYTES).await.expect("it goes through");
