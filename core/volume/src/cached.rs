@@ -72,7 +72,7 @@ impl Lane {
         let met = &self.left[from..from + count];
         let start = met.first().map_or(blocks.start, |first| first.start.min(blocks.start));
         let end = met.last().map_or(blocks.end, |last| last.end.max(blocks.end));
-        self.left.splice(from..from + count, [start..end]);
+        self.left.splice(from..from + count, std::iter::once(start..end));
         while self.left.len() > MOST_LEFT {
             let gap = |at: &usize| self.left[at + 1].start - self.left[*at].end;
             let nearest = (0..self.left.len() - 1).min_by_key(gap).expect("there are two");
