@@ -3,17 +3,20 @@
 //! requests for all. Prints Markdown.
 //!
 //! ```text
-//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 iscsi
+//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PROFILES=database DEPTHS=32 iscsi
 //! ```
 //!
 //! Invariant: subjects take turns within each round; what is printed is the median over rounds. `tgt` is measured with each
-//! way that it has to reach a device, and counts with the faster one.
+//! way that it has to reach a device, and counts with the faster one. The line `disk` is fio on such a device itself, with
+//! no server or network between: what no server of it can pass by much.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use holdfast_tests::command::run;
 use holdfast_tests::daemon::Daemon;
+use holdfast_tests::fio::{direct_line, rates};
 use holdfast_tests::flow::{Load, Pipe, connections, drive};
 use holdfast_tests::flow_iscsi::Unit;
 use holdfast_tests::flow_nbd::Export;
@@ -21,7 +24,7 @@ use holdfast_tests::iscsi::login::Login;
 use holdfast_tests::iscsi::tgt::{self, Tgt, free_address};
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops;
-use holdfast_tests::process::processor_ticks;
+use holdfast_tests::process::{keep_awake, processor_ticks};
 use holdfast_tests::rounds::{median, number, text};
 use holdfast_tests::scene::Scene;
 
@@ -44,8 +47,15 @@ const WAYS: &[(&str, &[&str])] = &[("tgt aio", &["--bstype", "aio"]), ("tgt rdwr
 /// What is measured.
 struct Subject {
     name: &'static str,
-    pid: u32,
-    connect: Box<dyn Fn(u32) -> Box<dyn Pipe>>,
+    way: Way,
+}
+
+/// How a load gets there.
+enum Way {
+    /// Over connections, one for each call, to the process of this number.
+    Served { pid: u32, connect: Box<dyn Fn(u32) -> Box<dyn Pipe>> },
+    /// To the device itself.
+    Device(String),
 }
 
 struct Sample {
@@ -60,10 +70,15 @@ fn main() {
     let rounds: usize = number("ROUNDS", if quick { 1 } else { 5 });
     let seconds: f64 = number("RUNTIME", if quick { 0.5 } else { 1.0 });
     let size: u64 = number("SIZE_MIB", 1024u64) << 20;
+    let awake = keep_awake();
     let scene = Scene::new();
     let mut janitor = Janitor::of(&scene);
     println!("\n## iSCSI\n");
-    println!("Medians of {rounds} rounds of {seconds} s; up to 4 connections; {} MiB served.\n", size >> 20);
+    println!("Medians of {rounds} rounds of {seconds} s; up to 4 connections; {} MiB served.", size >> 20);
+    println!(
+        "Processors {}.\n",
+        if awake.is_ok() { "are kept awake for all" } else { "sleep: the kernel cannot be asked not to" }
+    );
     let peers = start_peers(&scene, &mut janitor, size);
     let ours = start_holdfast(&scene, &mut janitor, size);
     let (peers, ours) = match (peers, ours) {
@@ -73,7 +88,9 @@ fn main() {
             return;
         }
     };
-    let subjects: Vec<&Subject> = peers.iter().map(|(_, subject)| subject).chain(&ours.1).collect();
+    let disk = loops::attach(&scene, &mut janitor, "disk", 1, size).map(|mut disks| disks.remove(0));
+    let disk = disk.map(|disk| Subject { name: "disk", way: Way::Device(disk) });
+    let subjects: Vec<&Subject> = peers.iter().map(|(_, subject)| subject).chain(&ours.1).chain(&disk).collect();
     let samples = measure(&subjects, rounds, Duration::from_secs_f64(seconds), size);
     print(&samples, &subjects);
 }
@@ -89,7 +106,8 @@ fn start_peers(scene: &Scene, janitor: &mut Janitor, size: u64) -> Result<Vec<(T
         let disk = loops::attach(scene, janitor, &folder, 1, size)?.remove(0);
         let mut peer = Tgt::start_in(scene, &folder, 1);
         let lun = peer.add(&disk, options);
-        let subject = Subject { name, pid: peer.pid(), connect: session(peer.address(), tgt::TARGET, lun) };
+        let way = Way::Served { pid: peer.pid(), connect: session(peer.address(), tgt::TARGET, lun) };
+        let subject = Subject { name, way };
         Ok((peer, subject))
     };
     WAYS.iter().map(start).collect()
@@ -113,33 +131,80 @@ fn start_holdfast(scene: &Scene, janitor: &mut Janitor, size: u64) -> Result<(Da
     let connect: Box<dyn Fn(u32) -> Box<dyn Pipe>> = Box::new(move |_| Box::new(Export::new(nbd, "export")));
     let pid = daemon.pid();
     let subjects = vec![
-        Subject { name: "holdfast", pid, connect: session(address, TARGET, 0) },
-        Subject { name: "holdfast NBD", pid, connect },
+        Subject { name: "holdfast", way: Way::Served { pid, connect: session(address, TARGET, 0) } },
+        Subject { name: "holdfast NBD", way: Way::Served { pid, connect } },
     ];
     Ok((daemon, subjects))
 }
 
-fn measure(subjects: &[&Subject], rounds: usize, time: Duration, size: u64) -> Samples {
-    let fill = Load { block: 256 << 10, reads: 0, random: false, size };
-    for subject in subjects {
-        let speed = drive(vec![(subject.connect)(0)], fill, 8, Duration::from_millis(1), 1).max(1.0);
-        let all = size as f64 / fill.block as f64;
-        drive(vec![(subject.connect)(0)], fill, 8, Duration::from_secs_f64((all / speed).clamp(0.5, 10.0)), 1);
+/// Profiles and depths that were asked for.
+fn chosen() -> (Vec<usize>, Vec<u32>) {
+    let named = |name: &str, one: String| text(name).is_none_or(|all| all.split(',').any(|word| word == one));
+    let profiles = (0..PROFILES.len()).filter(|&at| named("PROFILES", PROFILES[at].0.replace(' ', "-"))).collect();
+    (profiles, DEPTHS.iter().copied().filter(|depth| named("DEPTHS", depth.to_string())).collect())
+}
+
+/// Writes all of it once.
+fn fill(subject: &Subject, size: u64) {
+    let load = Load { block: 256 << 10, reads: 0, random: false, size };
+    match &subject.way {
+        Way::Served { connect, .. } => {
+            let speed = drive(vec![connect(0)], load, 8, Duration::from_millis(1), 1).max(1.0);
+            let all = size as f64 / load.block as f64;
+            drive(vec![connect(0)], load, 8, Duration::from_secs_f64((all / speed).clamp(0.5, 10.0)), 1);
+        }
+        Way::Device(disk) => {
+            let mut line = direct_line("io_uring", disk);
+            line.extend(["--rw=write", "--bs=1m", "--iodepth=8"].map(str::to_owned));
+            run("fio", &line.iter().map(String::as_str).collect::<Vec<_>>()).succeeded();
+        }
     }
+}
+
+/// fio on the device itself.
+fn drive_device(disk: &str, load: Load, depth: u32, time: Duration) -> f64 {
+    let mut line = direct_line("io_uring", disk);
+    let pattern = if load.random { "--rw=randrw" } else { "--rw=rw" };
+    line.extend(
+        [pattern, "--time_based", "--norandommap", "--randrepeat=0", "--output-format=json"].map(str::to_owned),
+    );
+    line.push(format!("--rwmixread={}", load.reads));
+    line.push(format!("--bs={}", load.block));
+    line.push(format!("--iodepth={depth}"));
+    line.push(format!("--size={}", load.size));
+    line.push(format!("--runtime={}ms", time.as_millis()));
+    let printed = run("fio", &line.iter().map(String::as_str).collect::<Vec<_>>()).succeeded();
+    let (read, write) = rates(&printed);
+    read.iops + write.iops
+}
+
+fn turn(subject: &Subject, load: Load, depth: u32, time: Duration, seed: u64) -> Sample {
+    let (pid, connect) = match &subject.way {
+        Way::Served { pid, connect } => (*pid, connect),
+        Way::Device(disk) => {
+            return Sample { iops: drive_device(disk, load, depth, time), seconds_per_gib: f64::NAN };
+        }
+    };
+    let pipes = (0..connections(depth)).map(connect).collect();
+    let before = processor_ticks(pid);
+    let iops = drive(pipes, load, depth, time, seed);
+    let spent = (processor_ticks(pid) - before) as f64 / 100.0;
+    let gib = iops * time.as_secs_f64() * load.block as f64 / f64::from(1u32 << 30);
+    Sample { iops, seconds_per_gib: spent / gib.max(1e-9) }
+}
+
+fn measure(subjects: &[&Subject], rounds: usize, time: Duration, size: u64) -> Samples {
+    subjects.iter().for_each(|subject| fill(subject, size));
+    let (profiles, depths) = chosen();
     let mut samples = Samples::new();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (at, &(_, block, reads, random)) in PROFILES.iter().enumerate() {
-            for &depth in DEPTHS {
+        for &at in &profiles {
+            let (_, block, reads, random) = PROFILES[at];
+            for &depth in &depths {
                 for place in 0..subjects.len() {
                     let subject = subjects[(place + round) % subjects.len()];
-                    let pipes = (0..connections(depth)).map(|number| (subject.connect)(number)).collect();
-                    let load = Load { block, reads, random, size };
-                    let before = processor_ticks(subject.pid);
-                    let iops = drive(pipes, load, depth, time, round as u64 + 2);
-                    let spent = (processor_ticks(subject.pid) - before) as f64 / 100.0;
-                    let gib = iops * time.as_secs_f64() * block as f64 / f64::from(1u32 << 30);
-                    let sample = Sample { iops, seconds_per_gib: spent / gib.max(1e-9) };
+                    let sample = turn(subject, Load { block, reads, random, size }, depth, time, round as u64 + 2);
                     samples.entry((at, depth, subject.name)).or_default().push(sample);
                 }
             }
@@ -154,29 +219,36 @@ fn print(samples: &Samples, subjects: &[&Subject]) {
         median(taken.map(|sample| sample.iops))
     };
     println!("| profile | depth | subject | IOPS | MB/s | CPU s/GiB |\n| --- | ---: | --- | ---: | ---: | ---: |");
-    for (at, (profile, block, ..)) in PROFILES.iter().enumerate() {
-        for &depth in DEPTHS {
+    let (profiles, depths) = chosen();
+    for &at in &profiles {
+        let (profile, block, ..) = PROFILES[at];
+        for &depth in &depths {
             for subject in subjects {
                 let rate = iops(at, depth, subject.name);
                 let taken = samples.get(&(at, depth, subject.name)).into_iter().flatten();
                 let cost = median(taken.map(|sample| sample.seconds_per_gib));
-                let bytes = rate * *block as f64 / 1e6;
-                println!("| {profile} | {depth} | {} | {rate:.0} | {bytes:.0} | {cost:.2} |", subject.name);
+                let bytes = rate * block as f64 / 1e6;
+                let cost = if cost.is_nan() { "-".to_owned() } else { format!("{cost:.2}") };
+                println!("| {profile} | {depth} | {} | {rate:.0} | {bytes:.0} | {cost} |", subject.name);
             }
         }
     }
-    println!("\n| profile | depth | to tgt | must | to our NBD | must |\n| --- | ---: | ---: | --- | ---: | --- |");
-    for (at, (profile, ..)) in PROFILES.iter().enumerate() {
-        for &depth in DEPTHS {
+    println!(
+        "\n| profile | depth | to tgt | must | to our NBD | must | to the disk |\n| --- | ---: | ---: | --- | ---: | --- | ---: |"
+    );
+    for &at in &profiles {
+        let profile = PROFILES[at].0;
+        for &depth in &depths {
             let ours = iops(at, depth, "holdfast");
             let peer = WAYS.iter().map(|(name, _)| iops(at, depth, name)).fold(f64::MIN, f64::max);
-            let least = if *profile == "database" && depth == 32 { 3.0 } else { 1.5 };
+            let least = if profile == "database" && depth == 32 { 3.0 } else { 1.5 };
             let (to_peer, to_nbd) = (ours / peer, ours / iops(at, depth, "holdfast NBD"));
             let verdict = |ratio: f64, least: f64| format!("{least} {}", if ratio >= least { "met" } else { "MISSED" });
             println!(
-                "| {profile} | {depth} | {to_peer:.2} | {} | {to_nbd:.2} | {} |",
+                "| {profile} | {depth} | {to_peer:.2} | {} | {to_nbd:.2} | {} | {:.2} |",
                 verdict(to_peer, least),
-                verdict(to_nbd, 0.8)
+                verdict(to_nbd, 0.8),
+                ours / iops(at, depth, "disk"),
             );
         }
     }

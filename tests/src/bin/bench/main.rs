@@ -29,15 +29,13 @@ mod spaces;
 mod subjects;
 mod written;
 
-use std::fs::File;
-use std::io::Write;
-
 use holdfast_tests::janitor::Janitor;
+use holdfast_tests::process;
 use holdfast_tests::scene::Scene;
 
 fn main() {
     let settings = settings::Settings::from_environment();
-    let awake = keep_awake();
+    let awake = process::keep_awake();
     let scene = Scene::new();
     let mut janitor = Janitor::of(&scene);
     let (subjects, left_out) = subjects::start(&scene, &mut janitor, &settings);
@@ -45,11 +43,4 @@ fn main() {
     let samples = measure::run_all(&subjects, &settings, &mut ballast);
     let written = written::run_all(&subjects, &settings);
     report::print(&samples, &written, &left_out, awake.is_ok(), ballast.bytes(), &settings);
-}
-
-/// As long as the file is open, no processor sleeps: that would cost whoever waits more than what is measured.
-fn keep_awake() -> std::io::Result<File> {
-    let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
-    file.write_all(&0_i32.to_ne_bytes())?;
-    Ok(file)
 }
