@@ -118,7 +118,7 @@ impl Engine {
         Ok(search)
     }
 
-    /// Looks for pools on disks that a killed daemon may hold for a moment longer.
+    /// Looks for pools on disks that a killed daemon, or another look at them, may hold for a moment longer.
     async fn search_patiently(&self, paths: BTreeSet<String>) -> ApiResult<Search> {
         let deadline = Instant::now() + self.settings.patience;
         loop {
@@ -250,7 +250,7 @@ impl Engine {
             paths.extend(self.blocking(move || disks_in(&folder)).await??);
         }
         let word = request.pool.as_ref();
-        let mut search = self.search(paths.clone()).await?;
+        let mut search = self.search_patiently(paths.clone()).await?;
         let mut answer = PoolsImported { changed: false, pools: vec![], refused: vec![] };
         let in_service: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in in_service.into_iter().filter(|open| named(word, &open.name(), open.pool.id())) {
@@ -259,7 +259,7 @@ impl Engine {
             if returned == Return::Reopen {
                 drop(search);
                 self.reopen(open).await;
-                search = self.search(paths.clone()).await?;
+                search = self.search_patiently(paths.clone()).await?;
             }
             answer.pools.push(ImportedPool { changed: returned != Return::Nothing, pool: self.pool(&name)? });
         }

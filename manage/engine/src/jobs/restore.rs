@@ -181,7 +181,7 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
     let about = |named: &str, error: &holdfast_volume::VolumeError| Cut::Failed(from_snapshot(&name, named, error));
     if to.is_none() {
         // A file may have become one since the job was asked for.
-        let disks = disks_within(&volume, &[], path).await.map_err(|error| about(snapshot, &error))?;
+        let disks = disks_within(&volume, &site.luns, path).await.map_err(|error| about(snapshot, &error))?;
         if !disks.is_empty() {
             return Err(Cut::Failed(in_use(&target.object().to_string(), &disks)));
         }

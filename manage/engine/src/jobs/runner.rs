@@ -136,7 +136,8 @@ impl Engine {
             Whereabouts::Nowhere
         } else {
             let (runtime, reactors) = (tokio::runtime::Handle::current(), self.reactors.clone());
-            Whereabouts::At(Site { open: open.clone(), spaces, runtime, reactors })
+            let luns = live.luns_on_volume(spec.target.id).into_iter().map(|(.., file)| file).collect();
+            Whereabouts::At(Site { open: open.clone(), spaces, runtime, reactors, luns })
         }
     }
 

@@ -10,6 +10,7 @@ use holdfast_device::reactor::ReactorHandle;
 use holdfast_model::{ObjectKind, ObjectRef, Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Space};
+use holdfast_volume::service::FileId;
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
@@ -147,6 +148,8 @@ pub(super) struct Site {
     pub(super) runtime: tokio::runtime::Handle,
     /// All reactors, for mounts.
     pub(super) reactors: Vec<ReactorHandle>,
+    /// Files of the volume that are LUNs, served or not.
+    pub(super) luns: Vec<FileId>,
 }
 
 impl Site {

@@ -156,7 +156,7 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 
 impl KnownTarget {
     /// A new one, closed and without LUNs.
-    pub(super) fn new(name: &str, iqn: String) -> Self {
+    pub(crate) fn new(name: &str, iqn: String) -> Self {
         Self {
             name: name.into(),
             id: Uuid::new_v4(),

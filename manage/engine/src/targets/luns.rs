@@ -68,6 +68,23 @@ pub(crate) fn lun_names(luns: &[(String, u16)]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
+impl Live {
+    /// The LUNs that are files of a volume, served or not: the target, the number, and the file.
+    pub(crate) fn luns_on_volume(&self, volume: Uuid) -> Vec<(String, u16, FileId)> {
+        let mut found = Vec::new();
+        for target in self.targets.values() {
+            for (number, lun) in &target.known.luns {
+                if let Backing::File { volume: on, number: file, generation } = lun.on
+                    && on == volume
+                {
+                    found.push((target.known.name.clone(), *number, FileId { number: file, generation }));
+                }
+            }
+        }
+        found
+    }
+}
+
 impl Engine {
     /// The LUN of this number.
     ///
@@ -216,18 +233,7 @@ impl Engine {
 
     /// The LUNs that are files of a volume: the target, the number, and the file.
     pub(crate) fn luns_on_volume(&self, volume: Uuid) -> Vec<(String, u16, FileId)> {
-        let live = self.live();
-        let mut found = Vec::new();
-        for target in live.targets.values() {
-            for (number, lun) in &target.known.luns {
-                if let Backing::File { volume: on, number: file, generation } = lun.on
-                    && on == volume
-                {
-                    found.push((target.known.name.clone(), *number, FileId { number: file, generation }));
-                }
-            }
-        }
-        found
+        self.live().luns_on_volume(volume)
     }
 
     /// `TARGET/NUMBER` of the LUN that stands for a space.

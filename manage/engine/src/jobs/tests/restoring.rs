@@ -1,10 +1,11 @@
 //! Restores that are cut short, taken up again, and fail half-way.
 
-use holdfast_api::{CreateSnapshot, CreateVolume, RestoreSnapshot};
+use holdfast_api::{CreateSnapshot, CreateVolume, LunBlocks, Qos, RestoreSnapshot};
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode};
 use holdfast_volume::{ErrorKind, Volume, VolumeError};
 
 use super::*;
+use crate::targets::{Backing, KnownLun, KnownTarget, LiveTarget};
 
 pub(super) const NAME: &str = "tank/files";
 
@@ -203,5 +204,45 @@ async fn a_restore_that_fails_says_what_is_restored_and_what_is_not() {
         assert_eq!(is_restored, !left.contains(&&*path), "{path} has {values:?}: {failed}");
     }
     assert_eq!(held(&engine, Some(keep.clone()), FILES).await, values(FILES, 90));
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_is_taken_up_again_leaves_files_alone_that_became_luns() {
+    let rig = Rig::new();
+    let mut engine = with_volume(&rig).await;
+    fill(&engine, 6, 2 * MIB as usize, 10).await;
+    snapshot(&engine).await;
+    fill(&engine, 6, 2 * MIB as usize, 90).await;
+    let id = restore(&engine, capped(2 * MIB)).await;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 3 * MIB).await;
+    engine.pause_job(id).unwrap();
+    engine.shutdown().await;
+    drop(engine);
+    engine = rig.start().await;
+    let volume = volume(&engine);
+    let (on, pool) = (volume.id(), engine.open_volume_at(NAME).unwrap().0.pool.id());
+    let asked = volume.clone();
+    let file = engine.on_reactor(move || async move { id_of(&asked, b"f5").await }).await.unwrap().unwrap();
+    // One that is not served, as one of which something is amiss; its file is no disk now.
+    let lun = KnownLun {
+        id: on,
+        pool,
+        on: Backing::File { volume: on, number: file.number, generation: file.generation },
+        path: "tank/files:/f5".into(),
+        blocks: LunBlocks::default(),
+        read_only: false,
+        qos: Qos::default(),
+    };
+    let mut target = KnownTarget::new("hosts", "iqn.2025-01.org.example:hosts".into());
+    target.luns.insert(0, lun);
+    let target = LiveTarget::new(&engine, target);
+    engine.live_mut().targets.insert("hosts".into(), target);
+    assert!(volume.block_objects().is_empty());
+    let before = held(&engine, None, 6).await;
+    engine.resume_job(id).unwrap();
+    let failed = until_in(&engine, id, JobState::Failed).await.error.unwrap();
+    assert!(failed.code == Code::Conflict && failed.message.contains("clients use /f5 as a disk"), "{failed}");
+    assert_eq!(held(&engine, None, 6).await, before);
     engine.shutdown().await;
 }
