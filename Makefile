@@ -76,6 +76,7 @@ bench: console
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/files
 	@QUICK=$(QUICK) $(TARGET)/release/orphans
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/mounted
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/cached
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/snapshots
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/clones
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/offload

@@ -163,3 +163,17 @@ fn another_hot_set_takes_the_place_of_the_first() {
         assert!(hits >= 250, "{hits} of 300 from {base}");
     }
 }
+
+#[test]
+fn many_volumes_keep_to_one_limit_and_leave_nothing_behind() {
+    let most = 8 << 20;
+    let cache = DataCache::new(most);
+    let volumes: Vec<u32> = (0..300).map(|_| cache.number()).collect();
+    for block in (0..40).step_by(2) {
+        volumes.iter().for_each(|volume| cache.put(*volume, block, &run(1, 2), false));
+        assert!(cache.counts().bytes <= most as u64);
+    }
+    assert!(cache.counts().bytes >= most as u64 * 9 / 10, "and use what there is");
+    volumes.iter().for_each(|volume| cache.forget(*volume));
+    assert_eq!(cache.counts().bytes, 0);
+}
