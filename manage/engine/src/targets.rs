@@ -37,7 +37,9 @@ use holdfast_scsi::Device;
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::pools::parse_name;
-pub(crate) use known::{Backing, GoneTarget, KnownAccount, KnownLun, KnownPortal, KnownTarget};
+#[cfg(test)]
+pub(crate) use known::Backing;
+pub(crate) use known::{GoneTarget, KnownAccount, KnownLun, KnownPortal, KnownTarget};
 pub(crate) use looks::TargetEvents;
 use luns::LiveLun;
 pub(crate) use luns::lun_names;
