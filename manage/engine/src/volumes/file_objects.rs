@@ -8,7 +8,10 @@
 //! Invariants: a file is open as a disk once, by whomever and however often it is asked for. A volume is not closed,
 //! destroyed or taken away before its files are no disks any more.
 
+mod ending;
+
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -23,7 +26,9 @@ use holdfast_volume::service::{
     Allocate, Attributes, FileId, FileKind, FileService, NewFile, OpenMode, Remove, SetAttributes,
 };
 use holdfast_volume::{ErrorKind, FileObject, Finish, Volume, VolumeError};
+use tokio::sync::watch;
 
+use self::ending::{end_file_disk, give_back, stand_up};
 use super::acl::administrator;
 use super::mounts::VOLUME_IN_TABLE;
 use super::usage::find_any;
@@ -59,6 +64,8 @@ pub(crate) struct FileDisk {
     object: Arc<FileObject>,
     seat: Seat,
     opens: Arc<Table>,
+    /// Whether it is a file like any again.
+    ended: watch::Sender<bool>,
 }
 
 /// A file that is open as a disk for one user. What is dropped is given back a moment later.
@@ -76,7 +83,7 @@ impl HeldDisk {
     /// waited for.
     pub(crate) async fn release(mut self) {
         self.is_released = true;
-        give_back(&self.open, &self.reactor, self.volume, self.disk.file()).await;
+        give_back(&self.open, &self.reactor, self.volume, self.disk.clone()).await;
     }
 
     /// Lets it grow; answers whether it was smaller. Who serves it tells its clients.
@@ -91,14 +98,14 @@ impl HeldDisk {
 impl Drop for HeldDisk {
     fn drop(&mut self) {
         if !self.is_released {
-            let (open, reactor, volume, file) =
-                (self.open.clone(), self.reactor.clone(), self.volume, self.disk.file());
-            self.runtime.spawn(async move { give_back(&open, &reactor, volume, file).await });
+            let (open, reactor, volume, disk) =
+                (self.open.clone(), self.reactor.clone(), self.volume, self.disk.clone());
+            self.runtime.spawn(async move { give_back(&open, &reactor, volume, disk).await });
         }
     }
 }
 
-/// One of a volume, and how many have it.
+/// One of a volume, and how many have it: none while it ends.
 pub(super) struct Shared {
     disk: Arc<FileDisk>,
     users: usize,
@@ -260,11 +267,6 @@ impl FileDisk {
     }
 }
 
-fn stand_up(opens: &Table, seat: &Seat) {
-    // Nobody may have asked for its removal while it was open.
-    drop(opens.close(seat, reactor::clock().now()));
-}
-
 impl OpenPool {
     /// The files of a volume that are disks, by their paths when they became that.
     pub(crate) fn file_disks(&self, volume: Uuid) -> Vec<String> {
@@ -369,22 +371,31 @@ impl Engine {
             runtime: tokio::runtime::Handle::current(),
             is_released: false,
         };
-        let (known, served) = {
-            let mut volumes = open.volumes();
-            let live = volumes.values_mut().find(|live| live.known.id == volume);
-            let live = live.ok_or_else(|| not_found("volume", "'holdfast volume list' lists the volumes"))?;
-            let object = format!("volume {}/{}", open.name(), live.known.name);
-            if live.is_away {
-                let next = "see 'holdfast job list', and wait for its end";
-                return Err(conflict(object, "a job repairs it offline", next));
+        let (known, served) = loop {
+            let ending = {
+                let mut volumes = open.volumes();
+                let live = volumes.values_mut().find(|live| live.known.id == volume);
+                let live = live.ok_or_else(|| not_found("volume", "'holdfast volume list' lists the volumes"))?;
+                let object = format!("volume {}/{}", open.name(), live.known.name);
+                if live.is_away {
+                    let next = "see 'holdfast job list', and wait for its end";
+                    return Err(conflict(object, "a job repairs it offline", next));
+                }
+                let refusal = live.refusal(&object);
+                let opened = live.open.as_mut().ok_or(refusal)?;
+                match opened.disks.get_mut(&file) {
+                    None => break (live.known.clone(), (opened.volume.clone(), opened.opens.clone())),
+                    Some(shared) if shared.users == 0 => shared.disk.clone(),
+                    Some(shared) => {
+                        shared.users += 1;
+                        return Ok(hold(shared.disk.clone()));
+                    }
+                }
+            };
+            if !ending.has_ended().await {
+                let object = format!("file {}", ending.path);
+                return Err(conflict(object, "requests of it as a disk are still being finished", "ask again later"));
             }
-            let refusal = live.refusal(&object);
-            let opened = live.open.as_mut().ok_or(refusal)?;
-            if let Some(shared) = opened.disks.get_mut(&file) {
-                shared.users += 1;
-                return Ok(hold(shared.disk.clone()));
-            }
-            (live.known.clone(), (opened.volume.clone(), opened.opens.clone()))
         };
         let (serving, opens) = served;
         let inner = serving.clone();
@@ -420,13 +431,25 @@ impl Engine {
             }
         };
         let service = ObjectService::new(made.clone(), open.balancer.clone(), reactor::clock());
-        let disk = Arc::new(FileDisk { service: Arc::new(service), path, object: made, seat, opens });
+        let disk = Arc::new(FileDisk {
+            service: Arc::new(service),
+            path,
+            object: made,
+            seat,
+            opens,
+            ended: watch::Sender::new(false),
+        });
         let is_kept = {
             let mut volumes = open.volumes();
             let live = volumes.values_mut().find(|live| live.known.id == volume && !live.is_away);
-            match live.and_then(|live| live.open.as_mut()) {
-                Some(opened) => opened.disks.insert(file, Shared { disk: disk.clone(), users: 1 }).is_none(),
-                None => false,
+            let opened = live.and_then(|live| live.open.as_mut());
+            let opened = opened.filter(|opened| Arc::ptr_eq(&opened.volume, disk.object.volume()));
+            match opened.map(|opened| opened.disks.entry(file)) {
+                Some(Entry::Vacant(place)) => {
+                    place.insert(Shared { disk: disk.clone(), users: 1 });
+                    true
+                }
+                Some(Entry::Occupied(_)) | None => false,
             }
         };
         if !is_kept {
@@ -436,13 +459,6 @@ impl Engine {
         Ok(hold(disk))
     }
 
-    /// Ends the disks of a volume that is closed, whoever has them.
-    pub(super) async fn end_disks(&self, disks: impl IntoIterator<Item = Shared>) {
-        for Shared { disk, .. } in disks {
-            end_disk(self.next_reactor(), disk, async {}).await;
-        }
-    }
-
     /// Refuses to restore what is at a path while files there are disks.
     pub(crate) async fn refuse_restored_disks(&self, volume: Arc<Volume>, path: &str, object: &str) -> ApiResult<()> {
         let above = path.to_owned();
@@ -450,53 +466,6 @@ impl Engine {
         let found = self.on_reactor(move || async move { disks_within(&volume, &luns, &above).await });
         let found = found.await?.map_err(|error| from_volume(object, &error))?;
         if found.is_empty() { Ok(()) } else { Err(in_use(object, &found)) }
-    }
-}
-
-/// Has one user less of a file that is a disk.
-async fn give_back(open: &Arc<OpenPool>, reactor: &ReactorHandle, volume: Uuid, file: FileId) {
-    let last = {
-        let mut volumes = open.volumes();
-        let live = volumes.values_mut().find(|live| live.known.id == volume);
-        let Some(opened) = live.and_then(|live| live.open.as_mut()) else { return };
-        let Some(shared) = opened.disks.get_mut(&file) else { return };
-        shared.users -= 1;
-        if shared.users > 0 {
-            return;
-        }
-        opened.disks.remove(&file)
-    };
-    if let Some(Shared { disk, .. }) = last {
-        end_file_disk(open, reactor, volume, disk).await;
-    }
-}
-
-async fn end_file_disk(open: &Arc<OpenPool>, reactor: &ReactorHandle, volume: Uuid, disk: Arc<FileDisk>) {
-    let (open, file) = (Arc::downgrade(open), disk.file());
-    end_disk(reactor, disk, async move {
-        if let Some(open) = open.upgrade() {
-            open.drop_pages(volume, file).await;
-        }
-    })
-    .await;
-}
-
-/// Closes it, does what is to follow, and gives back its place in the table of opens, which it has as long as requests of
-/// it are under way. That goes on where it takes longer than is waited for.
-async fn end_disk(reactor: &ReactorHandle, disk: Arc<FileDisk>, then: impl Future<Output = ()> + Send + 'static) {
-    let (object, path) = (disk.object.clone(), disk.path.clone());
-    let closing = reactor.call(move || async move { object.close().await });
-    let ending = tokio::spawn(async move {
-        match closing.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("file {}, which was a disk, was not closed: {error}", disk.path),
-            Err(_) => tracing::warn!("file {}, which was a disk, was not closed: its reactor has ended", disk.path),
-        }
-        then.await;
-        stand_up(&disk.opens, &disk.seat);
-    });
-    if tokio::time::timeout(CLOSE_TIMEOUT, ending).await.is_err() {
-        tracing::warn!("requests of file {path} are still being finished");
     }
 }
 

@@ -185,6 +185,69 @@ async fn a_volume_is_neither_destroyed_nor_taken_away_while_files_of_it_are_disk
     engine.shutdown().await;
 }
 
+/// Lets a disk's reactor do nothing until what is answered is dropped.
+fn halt(held: &HeldDisk) -> std::sync::mpsc::Sender<()> {
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    drop(held.reactor.call(move || async move { _ = gate.recv() }));
+    go
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_ends_is_waited_for_by_who_asks_for_it_again_and_by_who_closes_its_volume() {
+    const MOMENT: Duration = Duration::from_millis(200);
+    let rig = Rig::new();
+    let scene = Arc::new(Scene::new(&rig).await);
+    let open = &scene.open;
+    let found = Arc::new(scene.make("tank/files:/disk").await);
+    let disk = scene.attach(&found).await.unwrap();
+    let (first, go) = (disk.disk.clone(), halt(&disk));
+    let releasing = tokio::spawn(disk.release());
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!(open.file_disks(found.volume), ["/disk"], "it has not ended");
+    let refused = crate::volumes::take_away(open, found.volume, true).await.unwrap_err();
+    assert!(refused.message.contains("clients use /disk as a disk"), "{refused}");
+    let (asking, of) = (scene.clone(), found.clone());
+    let mut again = tokio::spawn(async move { asking.attach(&of).await });
+    assert!(tokio::time::timeout(MOMENT, &mut again).await.is_err(), "it waits for the end of the first");
+    drop(go);
+    releasing.await.unwrap();
+    let disk = again.await.unwrap().unwrap();
+    assert!(*first.ended.borrow() && !Arc::ptr_eq(&first, &disk.disk));
+    // One that is dropped, too.
+    let (second, go) = (disk.disk.clone(), halt(&disk));
+    drop(disk);
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!(open.file_disks(found.volume), ["/disk"], "it has not ended");
+    let closer = scene.clone();
+    let mut closing = tokio::spawn(async move { closer.engine.close_volumes(&closer.open).await });
+    assert!(tokio::time::timeout(MOMENT, &mut closing).await.is_err(), "it waits for the end of the disk");
+    assert_eq!(scene.volume.failure(), None, "the volume is open");
+    drop(go);
+    closing.await.unwrap();
+    assert!(*second.ended.borrow() && scene.volume.failure().is_some());
+    scene.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_of_a_volume_that_was_closed_is_no_user_of_the_one_that_its_file_became_since() {
+    let rig = Rig::new();
+    let scene = Scene::new(&rig).await;
+    let Scene { engine, open, .. } = &scene;
+    let found = scene.make("tank/files:/disk").await;
+    let before = scene.attach(&found).await.unwrap();
+    let known = open.volumes()["files"].known.clone();
+    engine.close_volumes(open).await;
+    engine.open_volume(open, known).await;
+    let since = scene.attach(&found).await.unwrap();
+    assert!(!Arc::ptr_eq(&before.disk, &since.disk));
+    before.release().await;
+    assert_eq!(open.file_disks(found.volume), ["/disk"], "it has its user");
+    scene.fill(&since, 5).await;
+    since.release().await;
+    assert_eq!(open.file_disks(found.volume), Vec::<String>::new());
+    engine.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
     let rig = Rig::new();
