@@ -459,9 +459,15 @@ impl Volume {
     }
 
     /// Has data written back before a request that may want room for metadata, where there seems to be none: more is
-    /// promised to what waits than it mostly needs. No file may be locked.
+    /// promised to what waits than it mostly needs. What could not be removed for want of room is tried again, too. No file
+    /// may be locked.
     pub(crate) async fn make_room(&self) {
-        if self.store.promised.load(Ordering::Acquire) > 0 && !self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
+        let (is_promised, is_late) = (self.store.promised.load(Ordering::Acquire) > 0, !held(&self.late).is_empty());
+        if !(is_promised || is_late) || self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
+            return;
+        }
+        Box::pin(self.finish_late()).await;
+        if is_promised {
             // What stays promised is not there for the request, which is refused then.
             _ = Box::pin(self.write_back_all(&self.waiting.all())).await;
         }

@@ -77,8 +77,7 @@ impl Volume {
         if self.store.check_failed().is_err() {
             return Ok(());
         }
-        self.finish_note(file.id.number).await?;
-        self.note_closed(file.id.number).await
+        self.end_unused(file.id.number).await
     }
 
     /// Has a record say when its file was read and written.

@@ -3,9 +3,11 @@
 //! ```text
 //!   last name gone ─▶ small, not open: all its keys in the same change
 //!                 └─▶ noted as deferred ─▶ nobody has it open ─▶ keys in steps, the record and the note last
+//!                                                             └─▶ no room for that: late, and tried again
 //! ```
 //!
-//! Invariant: a file without a name is open, or noted; opening a volume ends what is noted.
+//! Invariants: a file without a name is open, or noted; opening a volume ends what is noted. What a full volume could not end
+//! is tried again by the maintenance, and before others are refused for want of room.
 
 use crate::DEFERRED_TREE;
 use crate::change::{Need, Stop, View};
@@ -15,6 +17,7 @@ use crate::open_files::OpenFiles;
 use crate::record::Record;
 use crate::scan::judge;
 use crate::service::FileId;
+use crate::store::held;
 use crate::volume::Volume;
 
 /// Keys that one change takes out, at most.
@@ -115,7 +118,8 @@ impl Volume {
             Removed::Deferred(number) => {
                 Box::pin(async move {
                     self.discard(number).await;
-                    self.remove_keys(number).await
+                    let removed = self.remove_keys(number).await;
+                    self.note_late(number, removed)
                 })
                 .await
             }
@@ -157,6 +161,38 @@ impl Volume {
         }
     }
 
+    /// Remembers a file for which there was no room to end what is noted of it.
+    fn note_late<T>(&self, number: u64, done: Result<T, VolumeError>) -> Result<T, VolumeError> {
+        if done.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace) {
+            held(&self.late).insert(number);
+        }
+        done
+    }
+
+    /// Ends what is noted for a file that nobody uses, and has the journal close it. Neither keeps the other from its end.
+    pub(crate) async fn end_unused(&self, number: u64) -> Result<(), VolumeError> {
+        let ended = self.finish_note(number).await;
+        let ended = self.note_late(number, ended);
+        let closed = self.note_closed(number).await;
+        ended.and(closed)
+    }
+
+    /// Tries again what there was no room for, until there is none again. No tree may be held, nor a checkpoint be kept from
+    /// being made.
+    pub(crate) async fn finish_late(&self) {
+        loop {
+            let Some(number) = held(&self.late).pop_first() else { return };
+            // One that is used again is ended when it is closed.
+            if self.open.get(number).is_some() {
+                continue;
+            }
+            let ended = Box::pin(self.end_unused(number)).await;
+            if ended.is_err_and(|error| error.kind == ErrorKind::NoSpace) {
+                return;
+            }
+        }
+    }
+
     /// Ends what is noted for a file, if anything is.
     pub(crate) async fn finish_note(&self, number: u64) -> Result<(), VolumeError> {
         let key = note(number);
@@ -177,6 +213,7 @@ impl Volume {
                 [CUT] => self.cut_beyond_end(number).await,
                 _ => self.remove_keys(number).await,
             };
+            let done = self.note_late(number, done);
             if done.is_err() {
                 self.store.check_failed()?;
             }
@@ -184,3 +221,6 @@ impl Volume {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@
 //!
 //! Invariant: an id names one file for ever: numbers are not given out twice, also not after a crash.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -107,6 +107,8 @@ pub struct Volume {
     pub(crate) objects: Arc<Objects>,
     /// Files that have data that waits for its place.
     pub(crate) waiting: Waiting,
+    /// Files of which something is noted that there was no room to end.
+    pub(crate) late: Mutex<BTreeSet<u64>>,
     clock: WallClock,
     ids: Mutex<Ids>,
     /// Counts changes of files: the number of the opening, then those of this one.
@@ -285,6 +287,7 @@ impl Volume {
             open,
             objects: Arc::default(),
             waiting: Waiting::default(),
+            late: Mutex::default(),
             clock,
             ids: Mutex::default(),
             changes: AtomicU64::new(0),
@@ -432,6 +435,7 @@ impl Volume {
                 continue;
             }
             let round = look / LOOKS_TO_A_SYNC;
+            self.finish_late().await;
             // A failure that ends all changes is in the volume, which says why.
             if self.sync().await.is_err() && self.failure().is_some() {
                 return;

@@ -512,7 +512,10 @@ impl Volume {
                     }
                     tries += 1;
                     match tries {
-                        1 => self.open.all().iter().for_each(|file| self.release_window(file)),
+                        1 => {
+                            self.open.all().iter().for_each(|file| self.release_window(file));
+                            Box::pin(self.finish_late()).await;
+                        }
                         2 => self.store.checkpoint().await?,
                         // What is being given back is free in a moment.
                         3 => drop(self.trimming.lock().await),
