@@ -254,8 +254,8 @@ pub struct Serve {
     /// nothing. Needs root
     #[arg(long, value_name = "TIME", default_value = "3us", value_parser = parse_wake_within)]
     pub wake_within: WakeWithin,
-    /// Memory for file data of all volumes together, for example 256MiB; none by default
-    #[arg(long, value_name = "SIZE", default_value = "0B")]
+    /// Memory for file data of all volumes together; 0B for none
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub data_cache: ByteSize,
     /// How often each space is scrubbed automatically, for example 12h, 7d or never; overrides 'settings set'
     #[arg(long, value_name = "TIME", value_parser = parse_every)]

@@ -76,7 +76,7 @@ impl Settings {
             iscsi_addresses: Vec::new(),
             iscsi: IscsiSettings::default(),
             iscsi_limits: TargetLimits::default(),
-            data_cache_bytes: 0,
+            data_cache_bytes: 256 << 20,
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             metadata_interval: Duration::from_secs(10),
