@@ -172,9 +172,10 @@ impl Volume {
     /// Ends what is noted for a file that nobody uses, and has the journal close it. Neither keeps the other from its end.
     pub(crate) async fn end_unused(&self, number: u64) -> Result<(), VolumeError> {
         let ended = self.finish_note(number).await;
-        let ended = self.note_late(number, ended);
+        // Boxed, as each request's memory has room for all that may come of it.
+        let failed = self.note_late(number, ended).err().map(Box::new);
         let closed = self.note_closed(number).await;
-        ended.and(closed)
+        failed.map_or(closed, |error| Err(*error))
     }
 
     /// Tries again what there was no room for, until there is none again. No tree may be held, nor a checkpoint be kept from

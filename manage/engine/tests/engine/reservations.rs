@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::Rig;
+use crate::support::{Rig, eventually};
 use crate::targets::{import, lun, made, start, with_pool};
 use client::Client;
 use holdfast_api::{AddLun, ImportPools, SetTarget};
@@ -47,6 +47,8 @@ async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_b
     let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
     tokio::task::spawn_blocking(move || reserve(&address, &iqn)).await.unwrap();
     assert_eq!(engine.reservation("vm", 0).unwrap().registrants.len(), 1);
+    // The connection that went is noticed in its own time; a pool with initiators on it stays.
+    eventually(&engine, "the initiator leaves", || engine.iscsi_sessions().is_empty()).await;
     // It is removed while its pool is away, which so does not hear of it.
     engine.export_pool("tank".into()).await.unwrap();
     engine.remove_lun("vm".into(), 0).await.unwrap();
