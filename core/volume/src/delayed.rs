@@ -462,14 +462,18 @@ impl Volume {
     /// promised to what waits than it mostly needs. What could not be removed for want of room is tried again, too. No file
     /// may be locked.
     pub(crate) async fn make_room(&self) {
-        let (is_promised, is_late) = (self.store.promised.load(Ordering::Acquire) > 0, !held(&self.late).is_empty());
-        if !(is_promised || is_late) || self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
-            return;
+        let may_help = self.store.promised.load(Ordering::Acquire) > 0 || !held(&self.late).is_empty();
+        if may_help && !self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
+            Box::pin(self.free_nodes()).await;
         }
-        Box::pin(self.finish_late()).await;
-        if is_promised {
+    }
+
+    /// Tries again what could not be removed for want of room, and writes back what waits.
+    async fn free_nodes(&self) {
+        self.finish_late().await;
+        if self.store.promised.load(Ordering::Acquire) > 0 {
             // What stays promised is not there for the request, which is refused then.
-            _ = Box::pin(self.write_back_all(&self.waiting.all())).await;
+            _ = self.write_back_all(&self.waiting.all()).await;
         }
     }
 

@@ -171,11 +171,17 @@ impl Volume {
 
     /// Ends what is noted for a file that nobody uses, and has the journal close it. Neither keeps the other from its end.
     pub(crate) async fn end_unused(&self, number: u64) -> Result<(), VolumeError> {
-        let ended = self.finish_note(number).await;
-        // Boxed, as each request's memory has room for all that may come of it.
-        let failed = self.note_late(number, ended).err().map(Box::new);
-        let closed = self.note_closed(number).await;
-        failed.map_or(closed, |error| Err(*error))
+        match self.finish_note(number).await {
+            Ok(()) => self.note_closed(number).await,
+            Err(error) => Box::pin(self.close_unended(number, error)).await,
+        }
+    }
+
+    /// Has the journal close a file of which something stays noted.
+    pub(crate) async fn close_unended(&self, number: u64, error: VolumeError) -> Result<(), VolumeError> {
+        let failed = self.note_late(number, Err(error));
+        self.note_closed(number).await?;
+        failed
     }
 
     /// Tries again what there was no room for, until there is none again. No tree may be held, nor a checkpoint be kept from
