@@ -32,7 +32,7 @@ impl Gate for Door {
             Some(target) if !target.ends_with("disk") => Err(Closed::NoTarget),
             _ => {
                 let (chap, mutual) = (account("anna", "a secret of anna"), account("disk", "a secret of disk"));
-                Ok(Way { alias: None, group: 1, chap, mutual })
+                Ok(Way { alias: Some("disks".into()), group: 1, chap, mutual })
             }
         }
     }

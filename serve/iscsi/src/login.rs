@@ -348,8 +348,9 @@ impl Login {
                 }
                 key => self.parameters.negotiate(key, value, discovery).value().map(str::to_owned),
             };
+            // What only the target says is said already, or will be.
             if let Some(answer) = answer {
-                text::push(out, key, &answer);
+                text::push_once(out, key, &answer);
             }
         }
         if stage == STAGE_OPERATIONAL && !std::mem::replace(&mut self.declared, true) {
@@ -362,15 +363,12 @@ impl Login {
     fn declare(&mut self, out: &mut Vec<u8>) {
         self.parameters.declare();
         for (key, value) in Parameters::declared() {
-            // One that was refused to the initiator is named already, and no text has a key twice.
-            let is_named = text::parse(out).is_ok_and(|pairs| pairs.iter().any(|(known, _)| *known == key));
-            if !is_named {
-                text::push(out, key, &value.to_string());
-            }
+            // One that was refused to the initiator is named already.
+            text::push_once(out, key, &value.to_string());
         }
         let alias = self.leading.as_ref().and_then(|leading| leading.way.alias.as_deref());
         if let Some(alias) = alias {
-            text::push(out, "TargetAlias", alias);
+            text::push_once(out, "TargetAlias", alias);
         }
     }
 

@@ -102,6 +102,24 @@ fn a_login_without_secrets() {
 }
 
 #[test]
+fn no_answer_has_a_key_twice_whatever_the_initiator_says_in_the_place_of_the_target() {
+    let server = Server::new(None, None);
+    let wrong = [
+        ("TargetPortalGroupTag", "9"),
+        ("TargetAlias", "mine"),
+        ("MaxRecvDataSegmentLength", "1"),
+        ("TargetAddress", "10.0.0.1"),
+        ("AuthMethod", "None"),
+    ];
+    for flags in [TO_OPERATIONAL, TO_FULL] {
+        let offered = [&NAMES[..], &wrong[..]].concat();
+        let (step, pairs) = exchange(&mut Login::new(65_536), &server, flags, &offered);
+        assert_eq!((status(&step), find(&pairs, "TargetPortalGroupTag")), (0, "3"), "{pairs:?}");
+        assert_eq!(find(&pairs, "TargetAddress"), "NotUnderstood");
+    }
+}
+
+#[test]
 fn a_login_may_skip_security_and_go_on_over_many_texts() {
     let server = Server::new(None, None);
     let mut login = Login::new(65_536);

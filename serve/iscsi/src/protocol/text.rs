@@ -55,6 +55,14 @@ pub fn push(text: &mut Vec<u8>, key: &str, value: &str) {
     text.extend([key.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
 }
 
+/// Appends a pair, unless the text has its key already: outside lists of targets no text has a key twice (6.3).
+pub fn push_once(text: &mut Vec<u8>, key: &str, value: &str) {
+    let is_of_key = |piece: &[u8]| piece.strip_prefix(key.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    if !text.split(|byte| *byte == 0).any(is_of_key) {
+        push(text, key, value);
+    }
+}
+
 /// A number: decimal, or hexadecimal behind `0x`.
 pub fn number(value: &str) -> Option<u32> {
     match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
@@ -141,6 +149,15 @@ mod tests {
         assert_eq!(parse(b"A=1\0A=1\0"), Err(TextError::Twice));
         let many: String = (0..129).map(|number| format!("k{number}=\0")).collect();
         assert_eq!(parse(many.as_bytes()), Err(TextError::Many));
+    }
+
+    #[test]
+    fn a_key_is_pushed_once() {
+        let mut text = Vec::new();
+        for (key, value) in [("AB", "1"), ("A", "B=2"), ("AB", "3"), ("B", "4"), ("A", "5")] {
+            push_once(&mut text, key, value);
+        }
+        assert_eq!(text, b"AB=1\0A=B=2\0B=4\0");
     }
 
     #[test]
