@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_without_reader(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("holdfast: {}", output::in_full(&error));
             ExitCode::FAILURE

@@ -3,6 +3,7 @@
 //! Invariant: JSON has the shape of the API's own types, whatever the tables show; a reader that goes away ends the
 //! command without complaint.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Result;
@@ -54,11 +55,24 @@ pub fn print_json<T: Serialize + ?Sized>(value: &T) -> Result<()> {
 /// Prints a text and a line feed.
 pub fn print_line(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.write_all(b"\n")?;
-    out.flush()?;
-    Ok(())
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    printed.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => NobodyReads.into(),
+        _ => error.into(),
+    })
 }
+
+/// Whoever read what is printed went away.
+#[derive(Debug)]
+struct NobodyReads;
+
+impl fmt::Display for NobodyReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads what is printed")
+    }
+}
+
+impl std::error::Error for NobodyReads {}
 
 /// An error with its causes, each once: many errors name theirs in their own text.
 pub fn in_full(error: &anyhow::Error) -> String {
@@ -68,11 +82,9 @@ pub fn in_full(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether an error only says that nobody reads any more.
-pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+/// Whether an error only says that nobody reads what is printed any more. A connection that broke is another matter.
+pub fn is_without_reader(error: &anyhow::Error) -> bool {
+    error.is::<NobodyReads>()
 }
 
 fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {

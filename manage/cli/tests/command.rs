@@ -1,6 +1,7 @@
 //! The binary as a script uses it: exit codes, JSON, signals, and the demonstration.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -367,6 +368,30 @@ fn a_reader_that_goes_away_and_a_follower_are_no_trouble() {
     assert_eq!(ends(&mut follower).code(), Some(0), "a closed pipe is no failure");
     signal(&daemon.process, "INT");
     assert_eq!(ends(&mut daemon.process).code(), Some(0));
+}
+
+#[test]
+fn a_daemon_that_goes_away_before_it_answers_did_nothing_as_far_as_anybody_knows() {
+    let folder = folder();
+    let socket = folder.path().join("api.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let mut ending = Vec::new();
+        for (number, stream) in listener.incoming().enumerate() {
+            let stream = stream.unwrap();
+            // As it looks where a request meets the end of the daemon: its pipe is broken, or it is closed in its face.
+            if number % 2 == 0 {
+                stream.shutdown(Shutdown::Read).unwrap();
+                ending.push(stream);
+            }
+        }
+    });
+    for _ in 0..10 {
+        let asked = ["snapshot", "destroy", "tank/files@monday", "--yes"];
+        let output = holdfast().env("HOLDFAST_SOCKET", &socket).args(asked).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.contains("it closed the connection")), (Some(1), true), "{told}");
+    }
 }
 
 #[test]
