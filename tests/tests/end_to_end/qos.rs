@@ -1,7 +1,10 @@
 //! Quality of service with two real clients. What is exact is in the benchmark; bounds here are generous.
 
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::iscsi::tgt::free_address;
 use holdfast_tests::metrics::Metrics;
 use holdfast_tests::qos::Two;
+use holdfast_tests::scene::Scene;
 use serde_json::Value;
 
 #[test]
@@ -60,6 +63,14 @@ fn the_dashboard_names_metrics_that_there_are() {
     // A job that is under way is counted as well.
     two.daemon.please(&["space", "scrub", "tank/greedy", "--cap", "64KiB"]);
     let metrics: Metrics = two.daemon.metrics();
+    // LUNs are counted where initiators are served.
+    let scene = Scene::new();
+    let serving = Daemon::start_with(&scene, "a", &["--iscsi", &free_address().to_string()]);
+    serving.pool(&scene, "tank", 2, "128MiB");
+    serving.please(&["space", "create", "tank/disk", "--layout", "mirror", "--size", "16MiB"]);
+    serving.please(&["target", "create", "vm", "--open"]);
+    serving.please(&["lun", "add", "vm", "tank/disk"]);
+    let of_luns: Metrics = serving.metrics();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana/holdfast.json");
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a dashboard")).expect("JSON");
     let queries: Vec<&str> = dashboard["panels"]
@@ -70,12 +81,17 @@ fn the_dashboard_names_metrics_that_there_are() {
         .filter_map(|target| target["expr"].as_str())
         .collect();
     assert!(queries.len() >= 12, "{queries:?}");
+    for what in ["operations_total", "bytes_total", "latency_seconds_bucket"].map(|what| format!("holdfast_lun_{what}"))
+    {
+        assert!(queries.iter().any(|query| query.contains(&what)), "no panel shows {what}");
+    }
+    assert!(queries.iter().any(|query| query.contains("holdfast_target_sessions")), "no panel shows sessions");
     let word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let names = queries.iter().flat_map(|query| query.split(|character| !word(character)));
     let names: Vec<&str> = names.filter(|name| name.starts_with("holdfast_") || name.starts_with("process_")).collect();
     assert!(names.len() >= queries.len(), "{names:?}");
     for name in names {
-        assert!(metrics.has(name), "the dashboard asks for {name}, which is not counted");
+        assert!(metrics.has(name) || of_luns.has(name), "the dashboard asks for {name}, which is not counted");
     }
 }
 
