@@ -23,6 +23,7 @@ mod names;
 mod objects;
 mod portals;
 mod reservations;
+mod room;
 mod sessions;
 mod view;
 

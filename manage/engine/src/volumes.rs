@@ -199,6 +199,16 @@ impl OpenPool {
         found.and_then(|volume| volume.open.as_ref()).map(|open| open.volume.clone())
     }
 
+    /// The volume with this id, if it is open, and the space that it lies on.
+    pub(crate) fn volume_and_space(&self, id: Uuid) -> Option<(Arc<Volume>, Option<Arc<Space>>)> {
+        let (volume, space) = {
+            let volumes = self.volumes();
+            let live = volumes.values().find(|live| live.known.id == id)?;
+            (live.open.as_ref()?.volume.clone(), live.known.space)
+        };
+        Some((volume, self.space_with(space)))
+    }
+
     /// What the mount of the volume with this id is told of changes with.
     pub(crate) fn notifier_of(&self, id: Uuid) -> Option<Notifier> {
         let volumes = self.volumes();

@@ -81,7 +81,8 @@ pub struct Room {
 }
 
 impl Room {
-    fn crossed(&self) -> bool {
+    /// Whether so much is used that initiators are told.
+    pub fn is_crossed(&self) -> bool {
         let all = u128::from(self.used_bytes) + u128::from(self.available_bytes);
         self.threshold_percent > 0 && u128::from(self.used_bytes) * 100 >= all * u128::from(self.threshold_percent)
     }
@@ -206,14 +207,14 @@ impl Unit {
     /// Says how full its ground is.
     pub fn set_room(&self, room: Option<Room>) {
         let before = std::mem::replace(&mut *lock(&self.room), room);
-        let crossed = |room: Option<Room>| room.is_some_and(|room| room.crossed());
+        let crossed = |room: Option<Room>| room.is_some_and(|room| room.is_crossed());
         if crossed(room) && !crossed(before) {
             self.tell_all(Attention::ThinThreshold);
         }
     }
 
     /// How full its ground is, if that was said.
-    pub(crate) fn room(&self) -> Option<Room> {
+    pub fn room(&self) -> Option<Room> {
         *lock(&self.room)
     }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use holdfast_tests::command::wait_until;
 use holdfast_tests::daemon::Daemon;
+use holdfast_tests::iscsi::answer::key;
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
 use holdfast_tests::janitor::Janitor;
@@ -145,4 +146,38 @@ fn what_somebody_has_open_or_is_no_disk_becomes_no_lun_and_leaves_no_file() {
     assert!(!std::path::Path::new(&served.at("made")).exists());
     let grown = served.daemon.cli(&["lun", "grow", "files", "0", "--size", "4KiB"]).refused();
     assert!(grown.contains("shrink"), "{grown}");
+}
+
+/// MiB that a LUN can still take, and that its ground takes, as it is told by LOG SENSE.
+fn room(session: &mut Session) -> Option<(u32, u32)> {
+    let answer = session.read(0, &[0x4d, 0, 0x4c, 0, 0, 0, 0, 0, 64, 0], 64).expect("answered");
+    let page = Some(answer).filter(|answer| answer.status == 0)?.good();
+    let count = |at: usize| page[at..at + 4].try_into().map(u32::from_be_bytes).expect("four bytes");
+    Some((count(8), count(20)))
+}
+
+#[test]
+fn initiators_are_told_when_the_volume_of_their_file_fills_up() {
+    let served = Served::new();
+    served.daemon.please(&["lun", "add", "files", "tank/files:/disks/one", "--size", "64MiB", "--block", "4096"]);
+    let mut session = served.session();
+    let mut before = None;
+    wait_until("its room is told", 20, || {
+        before = room(&mut session);
+        before.is_some()
+    });
+    let (available, used) = before.expect("told");
+    assert!(available > 256 && used < 64, "{available} MiB of {} are left", available + used);
+    // Another file of the volume takes most of it.
+    std::fs::write(served.at("other"), bytes(3, (available as usize - 16) << 20)).expect("written");
+    File::open(served.at("other")).and_then(|file| file.sync_all()).expect("durable");
+    let mut told = 0;
+    wait_until("it is told that there is little room", 30, || {
+        let answer = session.run(0, &cdb::TEST_UNIT_READY).expect("answered");
+        told += usize::from(answer.status == 2 && answer.sense_code() == (key::UNIT_ATTENTION, 0x38, 0x07));
+        told == 1
+    });
+    let (available, used) = room(&mut session).expect("told");
+    assert!(available < 32 && used > 256, "{available} MiB are left, and {used} taken");
+    session.run(0, &cdb::TEST_UNIT_READY).expect("answered").good();
 }

@@ -34,13 +34,19 @@ fn slow_evacuation() -> EvacuateDisk {
 
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
+    serves_iscsi: bool,
 }
 
 impl Rig {
     pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self { folder: folder.unwrap() }
+        Self { folder: folder.unwrap(), serves_iscsi: false }
+    }
+
+    /// One whose engines listen for initiators.
+    pub(crate) fn with_iscsi() -> Self {
+        Self { serves_iscsi: true, ..Self::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -51,6 +57,7 @@ impl Rig {
         let mut settings = Settings::new(self.path("state"));
         settings.block_devices = false;
         settings.reactors = 2;
+        settings.iscsi_addresses = self.serves_iscsi.then(|| ([127, 0, 0, 1], 0).into()).into_iter().collect();
         settings.watch_interval = Duration::from_millis(20);
         settings
     }

@@ -1,5 +1,5 @@
-//! What is looked at each second for initiators: sizes that changed, thin ground that fills up, and LUNs that could not
-//! be served; and what is told of initiators: logins that failed, sessions that came and went.
+//! LUNs that could not be served, which are tried again; and what is told of initiators: logins that failed, sessions that
+//! came and went.
 //!
 //! Invariant: who tries passwords fills no log: failed logins of one initiator are told once a minute, with their
 //! number.
@@ -10,17 +10,12 @@ use std::time::{Duration, Instant};
 
 use holdfast_api::Severity;
 use holdfast_iscsi::{FailedLogin, Observer, SessionStatus};
-use holdfast_model::{ObjectRef, Provisioning, Uuid};
-use holdfast_scsi::{Room, Unit};
-use holdfast_space::Space;
+use holdfast_model::{ObjectRef, Uuid};
 
-use super::known::Backing;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::error::ApiResult;
 use crate::events::EventLog;
 
-/// How often the room of a pool is asked for at most, which goes over all of its disks.
-const ROOM_EVERY: Duration = Duration::from_secs(15);
 /// How often LUNs that could not be served are tried again at most.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// How often failed logins of one initiator are told.
@@ -28,71 +23,7 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Initiators whose failed logins are told apart.
 const MOST_FAILING: usize = 256;
 
-/// When initiators were told how full the ground of a LUN is, and at which change of its pool.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RoomTold {
-    at: Option<Instant>,
-    sequence: u64,
-}
-
-impl RoomTold {
-    fn is_due(&self, sequence: u64) -> bool {
-        self.at.is_none_or(|at| at.elapsed() >= ROOM_EVERY && self.sequence != sequence)
-    }
-}
-
-/// How full the ground of a thin space is, in terms of its layout.
-fn room_of(open: &OpenPool, space: &Space, threshold_percent: u8) -> Option<Room> {
-    let record = space.record();
-    if record.provisioning != Provisioning::Thin {
-        return None;
-    }
-    let available_bytes = open.pool.capacity(&record.shape, None, record.enclosure_aware);
-    // Where not one more row fits there is no room.
-    let available_bytes = available_bytes.map_or(0, |capacity| capacity.usable_bytes());
-    Some(Room { used_bytes: space.status().allocated_bytes, available_bytes, threshold_percent })
-}
-
 impl Engine {
-    /// Tells initiators of LUNs whose size or room changed.
-    pub(crate) async fn look_at_luns(&self) -> ApiResult<()> {
-        let mut due: Vec<(Arc<Unit>, Arc<OpenPool>, Arc<Space>)> = Vec::new();
-        {
-            let mut live = self.live_mut();
-            if live.targets.is_empty() {
-                return Ok(());
-            }
-            let pools: Vec<(Arc<OpenPool>, u64)> =
-                live.pools.values().map(|open| (open.clone(), open.pool.status().position.sequence)).collect();
-            for target in live.targets.values_mut() {
-                for (number, lun) in &mut target.luns {
-                    let size_bytes = lun.unit.target().info().geometry.size_bytes;
-                    if size_bytes < lun.size_bytes {
-                        // What copies were promised of the end is gone.
-                        lun.unit.target().object().mark_changed(size_bytes..lun.size_bytes);
-                    }
-                    lun.size_bytes = size_bytes;
-                    lun.unit.size_changed();
-                    let Some(known) = target.known.luns.get(number) else { continue };
-                    let Backing::Space(space) = &known.on else { continue };
-                    let found = pools.iter().find(|(open, _)| open.pool.id() == known.pool);
-                    let Some((open, sequence)) = found else { continue };
-                    let Some(space) = open.space_with(*space) else { continue };
-                    if lun.unit.settings().thin && lun.room.is_due(*sequence) {
-                        lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence };
-                        due.push((lun.unit.clone(), open.clone(), space));
-                    }
-                }
-            }
-        }
-        for (unit, open, space) in due {
-            let threshold = self.alerts_of(&open).of_luns();
-            let room = self.blocking(move || room_of(&open, &space, threshold)).await?;
-            unit.set_room(room);
-        }
-        Ok(())
-    }
-
     /// Tries again to serve LUNs of pools in service that could not be; `tried` says when that was done last.
     pub(crate) async fn retry_luns(self: &Arc<Self>, tried: &mut Option<Instant>) -> ApiResult<()> {
         if tried.is_some_and(|at| at.elapsed() < RETRY_EVERY) {

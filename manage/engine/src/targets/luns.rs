@@ -36,7 +36,7 @@ pub(super) struct LiveLun {
     /// The file that it is, if it is one.
     pub(super) file: Option<HeldDisk>,
     /// What initiators were told last of how full its ground is, and as of when.
-    pub(super) room: super::looks::RoomTold,
+    pub(super) room: super::room::RoomTold,
 }
 
 /// Shows LUNs no more, and waits until nothing uses them.
