@@ -50,6 +50,23 @@ fn named(word: Option<&String>, name: &str, id: Uuid) -> bool {
     word.is_none_or(|word| word == name || word.parse() == Ok(id))
 }
 
+/// Why nothing is known of a pool: none of its disks is there, or those that are cannot be used.
+fn not_there(object: &ObjectRef, known: &KnownPool, unusable: &[Condition]) -> ApiError {
+    let is_own = |about: &ObjectRef| known.disks.iter().any(|disk| disk.path == about.name);
+    match unusable.iter().find(|one| one.about.as_ref().is_none_or(is_own)) {
+        Some(one) => {
+            let message = format!("none of its {} disks can be used: {}", known.disks.len(), one.cause);
+            ApiError::new(Code::Conflict, object, message, &*one.next_action)
+        }
+        None => ApiError::new(
+            Code::NotFound,
+            object,
+            format!("none of its {} disks was found", known.disks.len()),
+            "attach its disks; it is imported as soon as enough of them are present",
+        ),
+    }
+}
+
 impl Engine {
     /// Opens the disks at `paths` and looks for pools on them, and for what these miss where it was last. Disks of
     /// pools in service are left out.
@@ -195,21 +212,16 @@ impl Engine {
         let mut paths: BTreeSet<String> =
             pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
         paths.extend(self.known_paths().await.unwrap_or_default());
-        let (mut found, devices) = match self.search_patiently(paths).await {
-            Ok(search) => (search.pools, search.devices),
-            Err(_) => (vec![], BTreeMap::new()),
+        let (mut found, devices, unusable) = match self.search_patiently(paths).await {
+            Ok(search) => (search.pools, search.devices, search.refused),
+            Err(error) => (vec![], BTreeMap::new(), vec![Condition::new(error.message, error.next_action)]),
         };
         for known in pools {
             let object = ObjectRef::pool(known.id, &known.name);
             let at = found.iter().position(|pool| pool.id == known.id);
             let result = match at {
                 Some(at) => self.bring_in(found.swap_remove(at), &devices, false).await.map(drop),
-                None => Err(ApiError::new(
-                    Code::NotFound,
-                    &object,
-                    format!("none of its {} disks was found", known.disks.len()),
-                    "attach its disks; it is imported as soon as enough of them are present",
-                )),
+                None => Err(not_there(&object, &known, &unusable)),
             };
             if let Err(reason) = result {
                 let offline =

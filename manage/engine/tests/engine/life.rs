@@ -123,6 +123,26 @@ async fn a_pool_whose_disks_are_away_is_offline_until_they_are_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_disks_somebody_else_uses_says_so_until_they_are_let_go() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(3).await;
+    engine.shutdown().await;
+    drop(engine);
+    let taken: Vec<fs::File> = disks.iter().map(|disk| fs::File::open(disk).unwrap()).collect();
+    for file in &taken {
+        file.lock().unwrap();
+    }
+    let engine = rig.start().await;
+    let shown = engine.pool("tank").unwrap();
+    assert_eq!(shown.state, PoolHealth::Offline);
+    let cause = &shown.conditions[0].cause;
+    assert!(disks.iter().any(|disk| cause.contains(disk)) && cause.contains("another program"), "{cause}");
+    drop(taken);
+    eventually(&engine, "importing", || engine.pool("tank").unwrap().state == PoolHealth::Ok).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_exported_pool_is_found_under_other_names_and_by_another_engine() {
     let rig = Rig::new();
     let (engine, disks) = rig.with_space(3).await;

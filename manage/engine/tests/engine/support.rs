@@ -33,7 +33,7 @@ impl Rig {
         let mut settings = Settings::new(self.path("state"));
         settings.block_devices = false;
         settings.reactors = 2;
-        settings.patience = Duration::from_millis(300);
+        settings.patience = Duration::from_secs(1);
         settings.watch_interval = Duration::from_millis(50);
         settings.nbd_addresses = vec![Address::Unix(self.path("nbd.sock"))];
         settings
