@@ -1,8 +1,8 @@
 //! Snapshots made and removed.
 //!
 //! ```text
-//!   create    no data waits any more ─▶ checkpoint, which is the snapshot ─▶ another, which has its roots
-//!             ─▶ writes that were under way in place are over
+//!   create    no data waits any more ─▶ checkpoint, which is the snapshot ─▶ writes that were under way in place are
+//!             over ─▶ another, which has its roots, and makes them durable
 //!   remove    nodes that only it has ─▶ checkpoint without it and them ─▶ another
 //!             ─▶ later: blocks that no snapshot has any more are freed (reclaim.rs)
 //! ```
@@ -91,16 +91,15 @@ impl Volume {
             let text = "the volume is being made smaller: let that end, or stop it, first";
             return Err(VolumeError::new(ErrorKind::Busy, text));
         }
-        let made = {
+        {
             let _at_once = self.write_at_once();
             self.write_all_back().await?;
-            self.store.capture(Coming::Create { name: name.to_owned(), created: self.now() }).await
-        };
-        let made = made.map(|()| self.snapshots().into_iter().find(|known| known.name == name));
+            self.store.capture(Coming::Create { name: name.to_owned(), created: self.now() }).await?;
+        }
         // Whoever looked at where a file lies before the cut may still be writing there.
         join_all(self.open.all().into_iter().map(|file| async move { drop(file.data.write().await) })).await;
-        self.store.device.flush().await?;
-        made?.ok_or_else(|| VolumeError::new(ErrorKind::NotFound, format!("snapshot {name:?} was destroyed already")))
+        self.store.checkpoint().await?;
+        self.snapshot(name)
     }
 
     /// Removes a snapshot. What only it had of data is given back afterwards, by [`Volume::reclaim`].
@@ -140,12 +139,11 @@ impl Volume {
 }
 
 impl Store {
-    /// Makes a checkpoint that is a snapshot, and another one that has its roots.
+    /// Makes a checkpoint that is a snapshot. Only with another one it outlives the loss of the newest root.
     async fn capture(&self, coming: Coming) -> Result<(), VolumeError> {
         self.attempt(&[], Need::More, |_, _| self.check_nodes(NODES_TO_CREATE, Need::More)).await?;
         let mut newest = self.checkpoint.lock().await;
         self.snapshots.prepare(coming);
-        self.write_checkpoint(&mut newest).await?;
         self.write_checkpoint(&mut newest).await
     }
 

@@ -5,11 +5,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 
-use holdfast_device::sim::SimRandom;
-use holdfast_volume::service::{Caller, FileService, OpenMode, Remove};
-use holdfast_volume::{DifferencesFrom, ErrorKind, GatherFrom, Steps, Version, Volume};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_device::{Clock, Device, Durability, Geometry, Io, IoBuf, IoSlice};
+use holdfast_volume::service::{Caller, FileService, OpenMode, Remove, Time};
+use holdfast_volume::{DifferencesFrom, ErrorKind, GatherFrom, Settings, Steps, Version, Volume};
 
 use crate::model::{Files, Model, difference, is_full, read_all};
+use crate::plain::{NEW, WRITING, new_volume, open};
 
 /// Steps that go on, or end at once.
 struct Goes(bool);
@@ -230,4 +236,85 @@ pub async fn end(volume: &Volume, model: &RefCell<Model>) {
         let removed = volume.remove(&caller, files.nodes[parent].id, name, what).await;
         assert!(removed.is_ok() || !is_directory, "{removed:?}");
     }
+}
+
+/// A disk on which writes of some content arrive later than others, each by a time of its own.
+struct Straggling {
+    disk: Arc<SimDisk>,
+    clock: Arc<dyn Clock>,
+    random: SimRandom,
+    late: u8,
+}
+
+impl Device for Straggling {
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        if data.iter().any(|byte| *byte != self.late) {
+            return self.disk.write(offset, data, durability);
+        }
+        let (disk, waits) = (self.disk.clone(), self.clock.sleep(Duration::from_micros(self.random.range(0..2000))));
+        Io::eager(async move {
+            waits.await;
+            disk.write(offset, data, durability).await
+        })
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.disk.discard(offset, len)
+    }
+}
+
+/// Pages of a file are written over in place while a snapshot is made of it; whatever of them it has when it is answered
+/// is what it has after a power cut.
+fn made_beside_writes(seed: u64) {
+    const PAGES: u64 = 4;
+    let sim = Sim::new(seed);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 32 << 20, ..SimDiskSpec::default() });
+    let late = Straggling { disk: disk.clone(), clock: sim.clock(), random: sim.random(), late: 2 };
+    let run = async move {
+        let caller = Caller::default();
+        drop(new_volume(late.disk.clone()).await);
+        let opened = Volume::open(Arc::new(late), Settings::default(), Arc::new(Time::default)).await;
+        let volume = opened.expect("opened");
+        let id = volume.create(&caller, volume.root(), b"file", &NEW).await.expect("created").id;
+        let file = volume.open(&caller, id, WRITING).await.expect("opened");
+        let old = IoSlice::padded(&vec![1; PAGES as usize * 4096]);
+        volume.write(&file, 0, old, PAGES as usize * 4096).await.expect("written");
+        volume.checkpoint().await.expect("it lasts");
+        let write = |page: u64| volume.write(&file, page * 4096, IoSlice::padded(&[2; 4096]), 4096);
+        let (written, made) = join(join_all((0..PAGES).map(write)), volume.create_snapshot("now")).await;
+        written.into_iter().for_each(|written| assert_eq!(written.expect("there is room"), 4096));
+        made.expect("there is room");
+        contents_of(&volume, "now").await
+    };
+    let before = sim.run(run).expect("powered");
+    sim.restart();
+    let after = sim.run(async move { contents_of(&open(disk).await.expect("opened"), "now").await }).expect("powered");
+    assert!(before == after, "the snapshot changed after it was made");
+}
+
+async fn contents_of(volume: &Volume, snapshot: &str) -> Vec<u8> {
+    let (view, caller) = (volume.open_snapshot(snapshot).expect("it is there"), Caller::default());
+    let found = view.lookup(&caller, view.root(), b"file").await.expect("it can be read");
+    let mode = OpenMode { read: true, write: false, truncate: false };
+    let handle = view.open(&caller, found.expect("it has the file").id, mode).await.expect("opened");
+    let data = view.read(&handle, 0, 1 << 20).await.expect("read").to_vec();
+    view.close(handle).await.expect("closed");
+    data
+}
+
+#[test]
+fn what_was_being_written_when_a_snapshot_was_made_stays_as_it_was_seen() {
+    holdfast_harness::over_seeds(300, made_beside_writes);
 }
