@@ -213,6 +213,7 @@ impl Engine {
             let next = format!("'holdfast lun remove {target} {number}' first");
             return Err(conflict(object, format!("it is LUN {target}/{number}"), next));
         }
+        self.refuse_waiting_luns(space, object)?;
         let live = self.live();
         let of_space = live.exports.values().filter(|export| export.known.space == space);
         let served: Vec<&str> = of_space.map(|export| export.known.name.as_str()).collect();

@@ -13,7 +13,7 @@ use super::known::{Document, KnownTarget, TARGETS};
 use super::merge::{Here, Kept, Merged, merge, on_pool};
 use super::objects::Named;
 use super::{LiveTarget, portals};
-use crate::engine::{Engine, OpenPool};
+use crate::engine::{Engine, Live, OpenPool};
 use crate::error::{ApiResult, conflict};
 
 /// What a target that waits for its name is told of with.
@@ -21,6 +21,19 @@ fn waiting(target: &KnownTarget, other: &str) -> Condition {
     let cause =
         format!("target {} ({}) is not served: target {other} has its name or iSCSI name", target.name, target.iqn);
     Condition::new(cause, format!("it is served after 'holdfast target destroy {other}'"))
+}
+
+impl Live {
+    /// Targets that pools here keep and that are not served, as others have their names.
+    pub(super) fn waiting_targets(&self) -> Vec<KnownTarget> {
+        let is_known = |id: Uuid| self.targets.values().any(|target| target.known.id == id);
+        let documents = self.pools.values().flat_map(|open| open.pool.documents(TARGETS));
+        let waiting = documents.filter_map(|(key, text)| match Document::read(&key, &text) {
+            Ok(Document::Target(target)) if !is_known(target.id) => Some(*target),
+            _ => None,
+        });
+        waiting.collect()
+    }
 }
 
 impl Engine {
@@ -230,6 +243,34 @@ impl Engine {
                     return Err(conflict(object, message, "run the version that wrote it"));
                 }
                 Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to take away a space or a volume for which LUNs stand of targets that are not served, since others have
+    /// their names or their documents cannot be read. They are served on another node, or later.
+    pub(crate) fn refuse_waiting_luns(&self, on: Uuid, object: &str) -> ApiResult<()> {
+        let live = self.live();
+        for target in live.waiting_targets() {
+            if let Some((number, lun)) = target.luns.iter().find(|(_, lun)| lun.is_on(on)) {
+                let name = target.lun_name(*number);
+                let message = format!(
+                    "{} is LUN {name} of a target that is not served, as another one has its name or iSCSI name",
+                    lun.path
+                );
+                let next = "import the pool where its target can be served, and remove the LUN there";
+                return Err(conflict(object, message, next));
+            }
+        }
+        let id = on.to_string();
+        for (key, text) in live.pools.values().flat_map(|open| open.pool.documents(TARGETS)) {
+            // Ids are written alike, whatever else is not known here.
+            if let Err(why) = Document::read(&key, &text)
+                && String::from_utf8_lossy(&text).contains(&id)
+            {
+                let message = format!("LUNs of a target stand for it whose document {key} cannot be read ({why})");
+                return Err(conflict(object, message, "run the version that wrote it"));
             }
         }
         Ok(())

@@ -116,6 +116,14 @@ impl KnownLun {
             Backing::File { .. } => None,
         }
     }
+
+    /// Whether it is this space, or a file of this volume.
+    pub(super) fn is_on(&self, id: Uuid) -> bool {
+        match self.on {
+            Backing::Space(space) => space == id,
+            Backing::File { volume, .. } => volume == id,
+        }
+    }
 }
 
 /// A target.

@@ -69,15 +69,16 @@ pub(crate) fn lun_names(luns: &[(String, u16)]) -> String {
 }
 
 impl Live {
-    /// The LUNs that are files of a volume, served or not: the target, the number, and the file.
+    /// The LUNs that are files of a volume, served or not, those of targets that wait for their names counted: the target,
+    /// the number, and the file.
     pub(crate) fn luns_on_volume(&self, volume: Uuid) -> Vec<(String, u16, FileId)> {
-        let mut found = Vec::new();
-        for target in self.targets.values() {
-            for (number, lun) in &target.known.luns {
+        let (mut found, waiting) = (Vec::new(), self.waiting_targets());
+        for target in self.targets.values().map(|target| &target.known).chain(&waiting) {
+            for (number, lun) in &target.luns {
                 if let Backing::File { volume: on, number: file, generation } = lun.on
                     && on == volume
                 {
-                    found.push((target.known.name.clone(), *number, FileId { number: file, generation }));
+                    found.push((target.name.clone(), *number, FileId { number: file, generation }));
                 }
             }
         }

@@ -53,6 +53,7 @@ impl Engine {
                 return Err(conflict(object, "a job repairs it offline", next));
             }
             open.refuse_file_disks(volume.id, &object)?;
+            engine.refuse_waiting_luns(volume.id, &object)?;
             if let Some((target, number, _)) = engine.luns_on_volume(volume.id).first() {
                 let next = format!("'holdfast lun remove {target} {number}' first");
                 return Err(conflict(object, format!("LUN {target}/{number} is a file of it"), next));

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::support::{MIB, Rig, eventually, mirror, pool};
 use holdfast_api::{
-    AddLun, AddPortal, AllowInitiator, ApiError, ChapAccount, Code, CreateFileDisk, CreateTarget, CreateVolume,
-    GrowSpace, HistoryKind, ImportPools, LunBlocks, PortalState, SetLun, SetPortal, SetQos, SetTarget, Target,
+    AddLun, AddPortal, AllowInitiator, ApiError, ChapAccount, Code, CreateFileDisk, CreateSnapshot, CreateTarget,
+    CreateVolume, GrowSpace, HistoryKind, ImportPools, LunBlocks, PortalState, RestoreSnapshot, SetLun, SetPortal,
+    SetQos, SetTarget, Target,
 };
 use holdfast_engine::{Engine, Settings};
 
@@ -373,4 +374,39 @@ async fn a_restart_finds_all_as_it_was() {
     (before.portals, before.connect) = (after.portals.clone(), after.connect.clone());
     assert_eq!((after, engine.discovery().chap_user.as_deref()), (before, Some("who")));
     engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_a_lun_of_a_target_whose_name_is_taken_is_neither_destroyed_nor_restored() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    with_pool(&engine, &rig, "tank").await;
+    engine.create_space(mirror("tank/ground", 48 * MIB)).await.unwrap();
+    let on_it =
+        CreateVolume { name: "tank/files".into(), on: Some("tank/ground".into()), space: None, case_sensitive: true };
+    engine.create_volume(on_it).await.unwrap();
+    made(&engine, "vm", &["tank/vm"]).await;
+    engine.add_lun("vm".into(), AddLun { size_bytes: Some(MIB), ..lun("tank/files:/disk") }).await.unwrap();
+    engine.create_snapshot("tank/files".into(), CreateSnapshot { name: "one".into() }).await.unwrap();
+    engine.export_pool("tank".into()).await.unwrap();
+    engine.shutdown().await;
+
+    let second = start(&rig, "state2").await;
+    let mine = second.create_target(named("vm")).await.unwrap().target;
+    import(&second, &rig, "tank").await;
+    assert_eq!(second.target("vm").unwrap().id, mine.id);
+    let error = refused(second.destroy_space("tank/vm".into(), true).await, Code::Conflict, None);
+    assert!(error.message.contains("vm/0"), "{error}");
+    let error = refused(second.destroy_volume("tank/files".into(), true, false).await, Code::Conflict, None);
+    assert!(error.message.contains("vm/1"), "{error}");
+    let request = RestoreSnapshot { path: "/disk".into(), to: None, keep: false, pace: Default::default() };
+    refused(second.restore_snapshot("tank/files".into(), "one".into(), request, true).await, Code::Conflict, None);
+
+    // With the name it is a target like any.
+    second.destroy_target("vm".into()).await.unwrap();
+    assert!(second.target("vm").unwrap().luns.iter().all(|lun| lun.served));
+    second.destroy_target("vm".into()).await.unwrap();
+    second.destroy_volume("tank/files".into(), true, false).await.unwrap();
+    second.destroy_space("tank/vm".into(), true).await.unwrap();
+    second.shutdown().await;
 }
