@@ -54,7 +54,7 @@ pub use integrity::{
 };
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use journal::{JournalEntries, JournalEntry, JournalReason, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
-pub use lun::{AddLun, GrowLun, Lun, LunBlocks, LunChanged, Registrant, Reservation, SetLun};
+pub use lun::{AddLun, GrowLun, Lun, LunAlert, LunBlocks, LunChanged, Registrant, Reservation, SetLun};
 pub use notify::{
     CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged,
     NotifyChannelKind, NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged,

@@ -24,6 +24,17 @@ pub enum LunBlocks {
     B4096,
 }
 
+/// When initiators are warned that a LUN runs out of room (THIN PROVISIONING SOFT THRESHOLD REACHED).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LunAlert {
+    /// When its thin space or the volume of its file takes so much of what it can take, in percent; never if 0.
+    pub percent: u8,
+    /// Whether that follows the alerts of its pool, as nothing was set for the LUN.
+    pub default: bool,
+    /// Whether so much is taken now.
+    pub reached: bool,
+}
+
 /// A logical unit of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lun {
@@ -49,6 +60,8 @@ pub struct Lun {
     pub conditions: Vec<Condition>,
     /// Its size; none while it is not served.
     pub size_bytes: Option<u64>,
+    /// When initiators are warned that it runs out of room; none where it has all of its room, or is not served.
+    pub alert: Option<LunAlert>,
     /// Whether it is reserved by initiators.
     pub reserved: bool,
     /// What initiators did.
@@ -76,6 +89,10 @@ pub struct AddLun {
     /// Makes the file, of this size. One that is there must have it.
     #[serde(default)]
     pub size_bytes: Option<u64>,
+    /// Warns initiators when so much of its room is taken, in percent; never if 0, as its pool's alerts say if left out.
+    /// For thin spaces and files.
+    #[serde(default)]
+    pub alert_percent: Option<u8>,
 }
 
 /// Changes a LUN in use. What is left out stays as it is.
@@ -85,6 +102,12 @@ pub struct SetLun {
     /// What it may do at most, and is to get at least.
     #[serde(default)]
     pub qos: Option<SetQos>,
+    /// Warns initiators when so much of its room is taken, in percent; never if 0.
+    #[serde(default)]
+    pub alert_percent: Option<u8>,
+    /// Leaves that to the alerts of its pool again. Not together with a percentage.
+    #[serde(default)]
+    pub default_alert: bool,
 }
 
 /// Makes a LUN larger: its space or file.

@@ -115,13 +115,14 @@ async fn portal_command(client: &Client, json: bool, command: PortalCommand) -> 
 /// Does a LUN command.
 pub async fn lun_command(client: &Client, json: bool, command: LunCommand) -> Result<()> {
     match command {
-        LunCommand::Add { target, backing, lun, block, read_only, size } => {
+        LunCommand::Add { target, backing, lun, block, read_only, size, alert } => {
             let request = AddLun {
                 backing,
                 lun,
                 blocks: block.map(Into::into),
                 read_only,
                 size_bytes: size.map(ByteSize::bytes),
+                alert_percent: alert.and_then(|alert| alert.0),
             };
             let answer: LunChanged = client.post(&format!("{}/luns", path(&target)), &request).await?;
             let lun = &answer.lun;
@@ -130,8 +131,12 @@ pub async fn lun_command(client: &Client, json: bool, command: LunCommand) -> Re
             tell(json, &answer, answer.changed, with_conditions(done, &lun.conditions))
         }
         LunCommand::Show { target, lun } => print(json, &client.get::<Lun>(&lun_path(&target, lun)).await?),
-        LunCommand::Set { target, lun, qos } => {
-            let request = SetLun { qos: qos.change() };
+        LunCommand::Set { target, lun, qos, alert } => {
+            let request = SetLun {
+                qos: qos.change(),
+                alert_percent: alert.and_then(|alert| alert.0),
+                default_alert: alert.is_some_and(|alert| alert.0.is_none()),
+            };
             let answer: LunChanged = client.patch(&lun_path(&target, lun), &request).await?;
             tell(json, &answer, answer.changed, format!("LUN {} is set", answer.lun.name))
         }

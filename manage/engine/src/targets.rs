@@ -17,6 +17,7 @@ mod connect;
 mod keep;
 mod known;
 mod looks;
+mod lun_settings;
 mod luns;
 mod merge;
 mod names;

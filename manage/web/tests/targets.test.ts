@@ -15,6 +15,7 @@ interface Lun {
   backing: string;
   size_bytes: number | null;
   blocks: string;
+  alert: { percent: number; default: boolean } | null;
 }
 interface Target {
   name: string;
@@ -114,13 +115,31 @@ test('a LUN of a file is made with the file, and grows', { skip }, async () => {
   await add.getByLabel('a file of a volume').check();
   await add.getByLabel('File', { exact: true }).fill('/disk.raw');
   await add.getByLabel('Size of the file').fill('16MiB');
-  await add.getByText('holdfast lun add vms tank/files:/disk.raw --size 16MiB', { exact: true }).waitFor();
+  await add.getByLabel('Warn initiators at').fill('75');
+  await add.getByText('holdfast lun add vms tank/files:/disk.raw --size 16MiB --alert 75', { exact: true }).waitFor();
   await add.getByRole('button', { name: 'Add LUN' }).click();
   await add.waitFor({ state: 'detached' });
   const grid = page.getByRole('grid', { name: 'LUNs of vms' });
   await grid.getByText('tank/files:/disk.raw').waitFor();
   const file = (await target()).luns.find((one) => one.backing === 'tank/files:/disk.raw');
   assert.equal(file?.size_bytes, sizeOf('16MiB'));
+  assert.deepEqual([file.alert?.percent, file.alert?.default], [75, false]);
+
+  for (const [typed, percent] of [
+    ['0', 0],
+    ['', 85],
+  ] as const) {
+    await grid.getByRole('button', { name: `Actions of LUN ${file.lun}` }).click();
+    await page.getByRole('menuitem', { name: 'Warning…' }).click();
+    const alert = dialog(/^Warning of LUN/);
+    await alert.getByLabel('Warn initiators at').fill('101');
+    await alert.getByRole('button', { name: 'Set' }).click();
+    await alert.getByText(/Use a number from 1 to 100/).waitFor();
+    await alert.getByLabel('Warn initiators at').fill(typed);
+    await alert.getByRole('button', { name: 'Set' }).click();
+    await alert.waitFor({ state: 'detached' });
+    assert.equal((await target()).luns.find((one) => one.lun === file.lun)?.alert?.percent, percent);
+  }
 
   await grid.getByRole('button', { name: `Actions of LUN ${file.lun}` }).click();
   await page.getByRole('menuitem', { name: 'Grow…' }).click();

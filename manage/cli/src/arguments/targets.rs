@@ -9,6 +9,7 @@ use holdfast_api::{LunBlocks, PortalState};
 use holdfast_model::ByteSize;
 
 use super::QosOptions;
+use super::values::{LunAlertPercent, parse_lun_alert};
 
 /// What initiators find at a portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -181,6 +182,10 @@ pub enum LunCommand {
         /// Create the file, of this size
         #[arg(long, value_name = "SIZE")]
         size: Option<ByteSize>,
+        /// Warn initiators when so much of its room is taken, in percent, none, or default for the alerts of its pool;
+        /// for thin spaces and files
+        #[arg(long, value_name = "PERCENT", value_parser = parse_lun_alert)]
+        alert: Option<LunAlertPercent>,
     },
     /// Show a LUN
     Show {
@@ -189,9 +194,9 @@ pub enum LunCommand {
         /// Its number
         lun: u16,
     },
-    /// Change the limits of a LUN while it is in use
+    /// Change the limits of a LUN while it is in use, and when initiators are warned that it runs out of room
     #[command(group = ArgGroup::new("change").required(true).multiple(true)
-        .args(["max_iops", "burst_iops", "max_bandwidth", "burst_bandwidth", "min_iops"]))]
+        .args(["max_iops", "burst_iops", "max_bandwidth", "burst_bandwidth", "min_iops", "alert"]))]
     Set {
         /// Name of the target
         target: String,
@@ -199,6 +204,10 @@ pub enum LunCommand {
         lun: u16,
         #[command(flatten)]
         qos: QosOptions,
+        /// Warn initiators when so much of its room is taken, in percent, none, or default for the alerts of its pool;
+        /// for thin spaces and files
+        #[arg(long, value_name = "PERCENT", value_parser = parse_lun_alert)]
+        alert: Option<LunAlertPercent>,
     },
     /// Make a LUN larger, with its space or file; its initiators are told
     Grow {

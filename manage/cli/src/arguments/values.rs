@@ -14,6 +14,10 @@ pub struct Cap(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertPercents(pub Option<Vec<u8>>);
 
+/// When initiators are warned that a LUN runs out of room, in percent of that; as its pool's alerts say if none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LunAlertPercent(pub Option<u8>);
+
 /// A time that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
@@ -119,6 +123,18 @@ pub fn parse_alerts(text: &str) -> Result<AlertPercents, String> {
     let percents: Result<Vec<u8>, _> = percents.collect();
     let wrong = |_| format!("'{text}' is not a list of percentages: write for example 70,85,95, none, or default");
     percents.map(|percents| AlertPercents(Some(percents))).map_err(wrong)
+}
+
+pub fn parse_lun_alert(text: &str) -> Result<LunAlertPercent, String> {
+    let wrong = || format!("'{text}' is no percentage: write for example 80, none, or default");
+    match text {
+        "none" => Ok(LunAlertPercent(Some(0))),
+        "default" => Ok(LunAlertPercent(None)),
+        _ => match text.trim_end_matches('%').parse() {
+            Ok(percent @ 1..=100) => Ok(LunAlertPercent(Some(percent))),
+            _ => Err(wrong()),
+        },
+    }
 }
 
 pub fn parse_cap(text: &str) -> Result<Cap, String> {

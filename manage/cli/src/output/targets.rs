@@ -1,6 +1,6 @@
 //! Targets, LUNs, sessions and reservations.
 
-use holdfast_api::{InitiatorSystem, IscsiDiscovery, IscsiSession, Lun, Reservation, Target, word};
+use holdfast_api::{InitiatorSystem, IscsiDiscovery, IscsiSession, Lun, LunAlert, Reservation, Target, word};
 use holdfast_model::Health;
 
 use super::exports::qos_text;
@@ -17,6 +17,16 @@ fn state(lun: &Lun) -> &'static str {
         (true, Health::Unhealthy) => "fails",
         (true, _) if lun.reserved => "reserved",
         (true, _) => "served",
+    }
+}
+
+/// When initiators are warned that it runs out of room.
+fn warns(alert: Option<LunAlert>) -> String {
+    let Some(alert) = alert else { return "-".into() };
+    let now = if alert.reached { ", now" } else { "" };
+    match alert.percent {
+        0 => "never".into(),
+        percent => format!("at {percent} %{now}"),
     }
 }
 
@@ -57,11 +67,12 @@ fn luns(luns: &[Lun]) -> String {
             word(&lun.blocks),
             access(lun.read_only),
             state(lun).into(),
+            warns(lun.alert),
             lun.id.to_string(),
             qos_text(&lun.qos),
         ]
     });
-    table(&["LUN", "BACKING", "SIZE", "BLOCKS", "ACCESS", "STATE", "ID", "LIMITS"], rows)
+    table(&["LUN", "BACKING", "SIZE", "BLOCKS", "ACCESS", "STATE", "WARNS", "ID", "LIMITS"], rows)
 }
 
 impl Shown for Target {
@@ -123,6 +134,10 @@ impl Shown for Lun {
             ("state", state(self).into()),
             ("health", word(&self.health)),
             ("limits", qos_text(&self.qos)),
+            (
+                "warns",
+                warns(self.alert) + if self.alert.is_some_and(|alert| alert.default) { " (default)" } else { "" },
+            ),
             ("reads", format!("{}, {}", self.counters.reads, size(self.counters.read_bytes))),
             ("writes", format!("{}, {}", self.counters.writes, size(self.counters.written_bytes))),
         ]);

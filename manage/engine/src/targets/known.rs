@@ -106,6 +106,9 @@ pub(crate) struct KnownLun {
     /// Its quality of service.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub(crate) qos: Qos,
+    /// When initiators are warned that it runs out of room, in percent; never if 0, as its pool's alerts say if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alert_percent: Option<u8>,
 }
 
 impl KnownLun {
@@ -262,6 +265,9 @@ impl Document {
             {
                 return Err("it holds names or groups that cannot be".into());
             }
+            if target.luns.values().any(|lun| lun.alert_percent.is_some_and(|percent| percent > 100)) {
+                return Err("it holds percentages above 100".into());
+            }
         }
         Ok(document)
     }
@@ -288,12 +294,14 @@ mod tests {
             blocks: LunBlocks::B4096,
             read_only: true,
             qos: Qos { max_iops: Some(5), ..Qos::default() },
+            alert_percent: Some(0),
         };
         let file = KnownLun {
             on: Backing::File { volume: Uuid::from_u128(3), number: 65, generation: 2 },
             blocks: LunBlocks::default(),
             read_only: false,
             qos: Qos::default(),
+            alert_percent: None,
             ..lun.clone()
         };
         let account = KnownAccount { user: "ann".into(), secret: KnownSecret::new("twelve or more") };
@@ -345,6 +353,15 @@ mod tests {
             changed
         };
         assert!(read(&whole).is_ok());
+        // One that was written before there were warnings of its own has none.
+        let mut earlier = whole.clone();
+        let lun = earlier.pointer_mut("/target/luns/0").and_then(|lun| lun.as_object_mut()).unwrap();
+        assert_eq!(lun.remove("alert_percent"), Some(0.into()));
+        let Ok(Document::Target(earlier)) = read(&earlier) else { panic!("it is not read") };
+        assert_eq!(earlier.luns[&0].alert_percent, None);
+        let mut beyond = whole.clone();
+        *beyond.pointer_mut("/target/luns/0/alert_percent").unwrap() = 101.into();
+        assert!(read(&beyond).is_err());
         for (at, value) in [
             ("later", true.into()),
             ("name", "a b".into()),

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_api::{
-    AddLun, ApiError, Changed, Condition, GrowLun, Lun as LunView, LunBlocks, LunChanged, SetLun, Severity, word,
+    AddLun, ApiError, Changed, Condition, GrowLun, Lun as LunView, LunBlocks, LunChanged, Severity, word,
 };
 use holdfast_block::Target;
-use holdfast_device::reactor::clock;
 use holdfast_model::Uuid;
 use holdfast_scsi::{Device, LogicalBlocks, Unit, UnitSettings};
 use holdfast_volume::service::FileId;
 
 use super::known::{Backing, KnownLun, KnownTarget};
+use super::lun_settings::{check_alert, no_warning};
 use super::objects::Named;
 use super::{DRAIN_TIMEOUT, reservation_key, target_object};
 use crate::engine::{Engine, Live, OpenPool};
@@ -112,6 +112,7 @@ impl Engine {
             let message = format!("{number} is no LUN");
             return Err(ApiError::invalid(&object, message, "choose 0 to 255").at("lun"));
         }
+        check_alert(&object, request.alert_percent)?;
         let named = self.named_object(&object, &request.backing, request.size_bytes).await;
         let mut named = named.map_err(|error| if error.field.is_some() { error } else { error.at("backing") })?;
         let made = named.made.take().map(|found| (named.open.clone(), found));
@@ -148,12 +149,16 @@ impl Engine {
             blocks: request.blocks.unwrap_or_default(),
             read_only: request.read_only,
             qos: Default::default(),
+            alert_percent: request.alert_percent,
         };
         let mut after = before.clone();
         after.changes += 1;
         after.luns.insert(number, known.clone());
         let live = self.make_unit(&named.open, &after, number, &known).await;
         let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
+        if known.alert_percent.is_some() && !live.unit.settings().thin {
+            return Err(no_warning(&object, &known.path));
+        }
         // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more. It goes before the
         // LUN is kept, since a crash between the two would bring it back, and comes back where the LUN is not added.
         let earlier = self.take_reservations(&named.open, known.id).await;
@@ -204,6 +209,11 @@ impl Engine {
             if let Some(wanted) = request.blocks.filter(|wanted| *wanted != known.blocks) {
                 return Err(exists_with(&format!("LUN {name}"), "size of blocks", word(&known.blocks), word(&wanted))
                     .at("blocks"));
+            }
+            if let Some(wanted) = request.alert_percent.filter(|wanted| known.alert_percent != Some(*wanted)) {
+                let has = known.alert_percent.map_or_else(|| "its pool's".into(), |percent| format!("{percent} %"));
+                let error = exists_with(&format!("LUN {name}"), "alert", has, format!("{wanted} %"));
+                return Err(error.at("alert_percent"));
             }
             if known.read_only != request.read_only {
                 let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
@@ -343,43 +353,6 @@ impl Engine {
         for (name, numbers) in targets {
             self.withdraw_luns_of(&name, &numbers).await;
         }
-    }
-
-    /// Changes a LUN in use.
-    ///
-    /// # Errors
-    /// If there is none, or its limits make no sense; nothing is changed then.
-    pub async fn set_lun(self: &Arc<Self>, target: String, lun: u16, request: SetLun) -> ApiResult<LunChanged> {
-        self.change(move |engine| async move { engine.change_lun(&target, lun, request).await }).await
-    }
-
-    async fn change_lun(&self, name: &str, number: u16, request: SetLun) -> ApiResult<LunChanged> {
-        self.lun(name, number)?;
-        let changed = self
-            .alter_target(name, |target| {
-                let object = target.lun_object(number).to_string();
-                let Some(lun) = target.luns.get_mut(&number) else {
-                    return Err(not_found(object, "ask again"));
-                };
-                lun.qos = request.qos.unwrap_or_default().applied_to(lun.qos);
-                crate::qos::check(&object, &lun.qos).map_err(|error| error.inside("qos"))
-            })
-            .await?;
-        if changed {
-            let known = self.known_target(name)?;
-            let qos = known.luns.get(&number).map(|lun| lun.qos).unwrap_or_default();
-            let block =
-                self.live().targets.get(name).and_then(|target| Some(target.luns.get(&number)?.unit.target().clone()));
-            if let Some(block) = block {
-                block.limiter().set(&qos, clock().now());
-                self.apply_qos(block.object());
-            }
-            self.note(
-                &known.lun_object(number),
-                &format!("has another quality of service: {}", crate::qos::describe(&qos)),
-            );
-        }
-        Ok(LunChanged { changed, lun: self.lun(name, number)? })
     }
 
     /// Makes a LUN larger, and tells its initiators.

@@ -152,6 +152,7 @@ mod tests {
             path: "tank/vm".into(),
             blocks: Default::default(),
             read_only: false,
+            alert_percent: None,
             qos: Default::default(),
         }
     }

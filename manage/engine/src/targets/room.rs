@@ -28,13 +28,15 @@ const ROOM_EVERY: Duration = Duration::from_secs(15);
 pub(super) struct RoomTold {
     at: Option<Instant>,
     sequence: u64,
+    threshold_percent: u8,
 }
 
 impl RoomTold {
     /// A volume fills up without any change of its pool.
-    fn is_due(&self, ground: Ground, sequence: u64) -> bool {
+    fn is_due(&self, ground: Ground, sequence: u64, threshold_percent: u8) -> bool {
         let may_differ = self.sequence != sequence || matches!(ground, Ground::Volume(_));
-        self.at.is_none_or(|at| at.elapsed() >= ROOM_EVERY && may_differ)
+        let is_other = self.threshold_percent != threshold_percent;
+        self.at.is_none_or(|at| is_other || (at.elapsed() >= ROOM_EVERY && may_differ))
     }
 }
 
@@ -103,9 +105,16 @@ fn use_of_volume(open: &OpenPool, id: Uuid) -> Option<Use> {
 }
 
 impl Engine {
+    /// When initiators are warned of LUNs without a percentage of their own, by pool.
+    pub(super) fn usual_alerts(&self) -> BTreeMap<Uuid, u8> {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        pools.into_iter().map(|open| (open.pool.id(), self.alerts_of(&open).of_luns())).collect()
+    }
+
     /// Tells initiators of LUNs whose size or room changed.
     pub(crate) async fn look_at_luns(&self) -> ApiResult<()> {
-        let mut due: BTreeMap<(Uuid, Ground), (Arc<OpenPool>, Vec<Arc<Unit>>)> = BTreeMap::new();
+        let mut due: BTreeMap<(Uuid, Ground), (Arc<OpenPool>, Vec<(Arc<Unit>, u8)>)> = BTreeMap::new();
+        let usual = self.usual_alerts();
         {
             let mut live = self.live_mut();
             if live.targets.is_empty() {
@@ -128,20 +137,26 @@ impl Engine {
                     let Some(known) = target.known.luns.get(number) else { continue };
                     let Some((open, sequence)) = pools.get(&known.pool) else { continue };
                     let ground = Ground::of(&known.on);
-                    if lun.unit.settings().thin && lun.room.is_due(ground, *sequence) {
-                        lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence };
+                    let threshold_percent =
+                        known.alert_percent.or_else(|| usual.get(&known.pool).copied()).unwrap_or(0);
+                    if lun.unit.settings().thin && lun.room.is_due(ground, *sequence, threshold_percent) {
+                        lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence, threshold_percent };
                         let of_ground = due.entry((known.pool, ground)).or_insert_with(|| (open.clone(), Vec::new()));
-                        of_ground.1.push(lun.unit.clone());
+                        of_ground.1.push((lun.unit.clone(), threshold_percent));
                     }
                 }
             }
         }
         for ((_, ground), (open, units)) in due {
-            let threshold_percent = self.alerts_of(&open).of_luns();
-            let room = self.blocking(move || use_of(&open, ground)).await?;
-            let room =
-                room.map(|Use { used_bytes, available_bytes }| Room { used_bytes, available_bytes, threshold_percent });
-            units.into_iter().for_each(|unit| unit.set_room(room));
+            let found = self.blocking(move || use_of(&open, ground)).await?;
+            for (unit, threshold_percent) in units {
+                let room = found.map(|Use { used_bytes, available_bytes }| Room {
+                    used_bytes,
+                    available_bytes,
+                    threshold_percent,
+                });
+                unit.set_room(room);
+            }
         }
         Ok(())
     }

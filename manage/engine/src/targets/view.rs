@@ -3,10 +3,13 @@
 //! Invariant: a LUN that is not served, or of which not all can be read, is told at the LUN and at its target, with what
 //! to do about it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use holdfast_api::{Condition, IscsiSession, Lun, PortalState, Target as TargetView, TargetInitiator, TargetPortal};
-use holdfast_model::{Health, natural_order};
+use holdfast_api::{
+    Condition, IscsiSession, Lun, LunAlert, PortalState, Target as TargetView, TargetInitiator, TargetPortal,
+};
+use holdfast_model::{Health, Uuid, natural_order};
 
 use super::LiveTarget;
 use super::connect::{Way, commands};
@@ -22,9 +25,11 @@ impl Engine {
         let sessions = self.front_ends.iscsi.sessions(None);
         let listening = self.front_ends.iscsi.addresses();
         let discovery = self.known_discovery().map(|account| account.user);
+        let usual = self.usual_alerts();
         let live = self.live();
         let wanted = live.targets.values().filter(|target| only.is_none_or(|only| only == target.known.name));
-        let around = Around { sessions: &sessions, listening: &listening, discovery: discovery.as_deref() };
+        let around =
+            Around { sessions: &sessions, listening: &listening, discovery: discovery.as_deref(), usual: &usual };
         let mut views: Vec<TargetView> = wanted.map(|target| view(&live, target, &around)).collect();
         views.sort_by(|a, b| natural_order(&a.name, &b.name));
         views
@@ -36,6 +41,8 @@ struct Around<'a> {
     sessions: &'a [IscsiSession],
     listening: &'a [SocketAddr],
     discovery: Option<&'a str>,
+    /// When initiators are warned of LUNs without a percentage of their own, by pool.
+    usual: &'a BTreeMap<Uuid, u8>,
 }
 
 fn view(live: &Live, target: &LiveTarget, around: &Around<'_>) -> TargetView {
@@ -62,7 +69,7 @@ fn view(live: &Live, target: &LiveTarget, around: &Around<'_>) -> TargetView {
         };
         portals = around.listening.iter().map(all).collect();
     }
-    let luns: Vec<Lun> = known.luns.iter().map(|(number, lun)| lun_view(live, target, *number, lun)).collect();
+    let luns: Vec<Lun> = known.luns.iter().map(|(number, lun)| lun_view(live, target, *number, lun, around)).collect();
     let served = target.unserved.is_none() && portals.iter().any(|portal| portal.listening);
     let (health, conditions) = trouble(target, &portals, &luns, served);
     let addresses: Vec<SocketAddr> = portals
@@ -148,11 +155,16 @@ fn trouble(target: &LiveTarget, portals: &[TargetPortal], luns: &[Lun], served: 
     (health, told.into_iter().map(|(_, condition)| condition).collect())
 }
 
-fn lun_view(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun) -> Lun {
+fn lun_view(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun, around: &Around<'_>) -> Lun {
     let served = target.luns.get(&number);
     let block = served.map(|lun| lun.unit.target());
     let reservations = served.map(|lun| lun.unit.reservations());
     let (health, conditions) = lun_trouble(live, target, number, known);
+    let alert = served.filter(|lun| lun.unit.settings().thin).map(|lun| LunAlert {
+        percent: known.alert_percent.or_else(|| around.usual.get(&known.pool).copied()).unwrap_or(0),
+        default: known.alert_percent.is_none(),
+        reached: lun.unit.room().is_some_and(|room| room.is_crossed()),
+    });
     Lun {
         name: target.known.lun_name(number),
         lun: number,
@@ -164,6 +176,7 @@ fn lun_view(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun) -> 
         health,
         conditions,
         size_bytes: block.map(|block| block.info().geometry.size_bytes),
+        alert,
         reserved: reservations.is_some_and(|view| view.kind.is_some() || view.reserved_by.is_some()),
         counters: block.map(|block| counters_from_block(&block.counters())).unwrap_or_default(),
         qos: known.qos,

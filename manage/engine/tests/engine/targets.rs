@@ -45,7 +45,7 @@ fn named(name: &str) -> CreateTarget {
 }
 
 pub fn lun(backing: &str) -> AddLun {
-    AddLun { backing: backing.into(), lun: None, blocks: None, read_only: false, size_bytes: None }
+    AddLun { backing: backing.into(), lun: None, blocks: None, read_only: false, size_bytes: None, alert_percent: None }
 }
 
 fn chap(user: &str, secret: &str) -> ChapAccount {
@@ -130,7 +130,8 @@ async fn a_second_run_changes_nothing_and_another_request_is_refused() {
         assert_eq!(engine.deny_initiator("vm".into(), HOST.into()).await.unwrap().changed, changed);
         assert_eq!(engine.remove_lun("vm".into(), 0).await.unwrap().changed, changed);
         assert_eq!(engine.destroy_target("second".into()).await.unwrap().changed, changed);
-        let limits = SetLun { qos: Some(SetQos { max_iops: Some(500), ..SetQos::default() }) };
+        let qos = Some(SetQos { max_iops: Some(500), ..SetQos::default() });
+        let limits = SetLun { qos, ..SetLun::default() };
         assert_eq!(engine.set_lun("vm".into(), 7, limits).await.unwrap().changed, changed);
         assert_eq!(engine.set_discovery(Some(chap("who", SECRET))).await.unwrap().changed, changed);
     }
@@ -186,7 +187,8 @@ async fn bad_requests_are_refused_at_the_field_and_change_nothing() {
         Code::NotFound,
         None,
     );
-    let limits = SetLun { qos: Some(SetQos { burst_iops: Some(5), ..SetQos::default() }) };
+    let qos = Some(SetQos { burst_iops: Some(5), ..SetQos::default() });
+    let limits = SetLun { qos, ..SetLun::default() };
     refused(engine.set_lun(target(), 0, limits).await, Code::Invalid, Some("qos.burst_iops"));
     refused(engine.set_lun(target(), 9, SetLun::default()).await, Code::NotFound, None);
     refused(engine.reservation("vm", 9), Code::NotFound, None);

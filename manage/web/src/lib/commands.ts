@@ -329,8 +329,12 @@ export const lun = {
       option('--block', request.blocks),
       request.read_only && '--read-only',
       size('--size', request.size_bytes),
+      option('--alert', request.alert_percent === 0 ? 'none' : request.alert_percent),
     ),
   set: (target: string, number: number, qos: SetQos) => holdfast('lun', 'set', target, number, limits(qos)),
+  /** Null for what the alerts of the pool say. */
+  alert: (target: string, number: number, percent: number | null) =>
+    holdfast('lun', 'set', target, number, option('--alert', percent === null ? 'default' : percent || 'none')),
   grow: (target: string, number: number, bytes: number | null) => holdfast('lun', 'grow', target, number, size('--size', bytes)),
   remove: (target: string, number: number) => holdfast('lun', 'remove', target, number),
 };

@@ -6,6 +6,8 @@ import {
   addressProblem,
   fileProblem,
   iqnProblem,
+  alertProblem,
+  alertWords,
   lunProblem,
   secretProblem,
   targetWord,
@@ -51,6 +53,8 @@ test('addresses are HOST:PORT, and the port may be left out', () => {
 test('a LUN has a number up to 255, and a file a path from the root', () => {
   for (const text of ['', '0', '255']) assert.equal(lunProblem(text), undefined, text);
   for (const text of ['256', '-1', 'one', '1.5']) assert.notEqual(lunProblem(text), undefined, text);
+  for (const text of ['', '0', '100']) assert.equal(alertProblem(text), undefined, text);
+  for (const text of ['101', '-1', '8 %']) assert.notEqual(alertProblem(text), undefined, text);
   for (const path of ['/disk', '/vm/disk.raw']) assert.equal(fileProblem(path), undefined, path);
   for (const path of ['', 'disk', '/', '/vm/', '/vm//disk', '/vm/../disk']) assert.notEqual(fileProblem(path), undefined, path);
 });
@@ -66,4 +70,10 @@ test('a target that lets nobody in is no target that is well', () => {
   assert.equal(whoWords({ ...target, initiators: [one] }), one.iqn);
   assert.equal(whoWords({ ...target, initiators: [one, one] }), '2 initiators');
   assert.equal(whoWords({ ...target, open: true, initiators: [one] }), 'Any initiator');
+});
+
+test('when initiators are warned is said', () => {
+  assert.equal(alertWords(null), '–');
+  assert.equal(alertWords({ percent: 0, default: false, reached: false }), 'never');
+  assert.equal(alertWords({ percent: 85, default: true, reached: true }), 'at 85 %, now');
 });

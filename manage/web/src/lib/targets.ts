@@ -61,6 +61,19 @@ export function lunProblem(text: string): string | undefined {
   return text === '' || (/^\d{1,3}$/.test(text) && Number(text) <= 255) ? undefined : 'Use a number from 0 to 255.';
 }
 
+/** What is wrong with the percentage at which initiators are warned; empty is what the alerts of the pool say. */
+export function alertProblem(text: string): string | undefined {
+  return text === '' || (/^\d{1,3}$/.test(text) && Number(text) <= 100)
+    ? undefined
+    : 'Use a number from 1 to 100, or 0 for never.';
+}
+
+/** When initiators are warned that a LUN runs out of room. */
+export function alertWords(alert: Lun['alert']): string {
+  if (!alert) return '–';
+  return alert.percent === 0 ? 'never' : `at ${alert.percent} %${alert.reached ? ', now' : ''}`;
+}
+
 /** What is wrong with the path of a file of a volume. */
 export function fileProblem(path: string): string | undefined {
   if (!path.startsWith('/') || path.endsWith('/'))

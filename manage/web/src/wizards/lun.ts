@@ -1,6 +1,6 @@
 // A LUN as a form holds it, and as the API takes it.
 import { parseSize } from '../lib/format.ts';
-import { fileProblem, lunProblem } from '../lib/targets.ts';
+import { alertProblem, fileProblem, lunProblem } from '../lib/targets.ts';
 import type { AddLun } from './types.ts';
 
 export interface LunForm {
@@ -13,6 +13,8 @@ export interface LunForm {
   number: string;
   blocks: NonNullable<AddLun['blocks']>;
   readOnly: boolean;
+  /** When initiators are warned, in percent; empty for what the alerts of the pool say. */
+  alert: string;
 }
 
 /** The fields of the form that refusals of the server are about. */
@@ -21,6 +23,7 @@ export const LUN_FIELDS = {
   lun: 'number',
   blocks: 'blocks',
   size_bytes: 'size',
+  alert_percent: 'alert',
 } as const;
 
 export function lunForm(): LunForm {
@@ -34,6 +37,7 @@ export function lunForm(): LunForm {
     number: '',
     blocks: '512e',
     readOnly: false,
+    alert: '',
   };
 }
 
@@ -55,6 +59,7 @@ export function lunProblems(form: LunForm): Record<string, string | undefined> {
         ? 'Enter a multiple of 4 KiB, for example 40GiB.'
         : undefined,
     number: lunProblem(form.number),
+    alert: alertProblem(form.alert ?? ''),
   };
 }
 
@@ -65,6 +70,7 @@ export function lunRequest(form: LunForm): AddLun {
     ...(form.number === '' ? {} : { lun: Number(form.number) }),
     ...(form.blocks === '512e' ? {} : { blocks: form.blocks }),
     ...(form.readOnly ? { read_only: true } : {}),
+    ...(form.alert ? { alert_percent: Number(form.alert) } : {}),
     ...(isFile && form.make ? { size_bytes: parseSize(form.size) ?? 0 } : {}),
   };
 }

@@ -1,6 +1,6 @@
 //! The room of LUNs of a real engine: that of a volume for its files, and no more than a pool can give a thin one.
 
-use holdfast_api::{AddLun, CreateSpace, CreateTarget, CreateVolume, LayoutKind};
+use holdfast_api::{AddLun, Code, CreateSpace, CreateTarget, CreateVolume, LayoutKind, Lun, LunAlert, SetLun, SetPool};
 
 use super::*;
 use crate::jobs::tests::Rig;
@@ -27,15 +27,20 @@ async fn served(rig: &Rig, size_bytes: u64, thin: bool) -> Arc<Engine> {
     let request = CreateVolume { name: "tank/files".into(), space: Some(space), on: None, case_sensitive: false };
     engine.create_volume(request).await.unwrap();
     engine.create_target(CreateTarget { name: "vm".into(), ..CreateTarget::default() }).await.unwrap();
-    let lun = AddLun {
+    engine.add_lun("vm".into(), file(None)).await.unwrap();
+    engine
+}
+
+/// The LUN 0 that it has.
+fn file(alert_percent: Option<u8>) -> AddLun {
+    AddLun {
         backing: "tank/files:/disk".into(),
         lun: None,
         blocks: None,
         read_only: false,
         size_bytes: Some(16 * MIB),
-    };
-    engine.add_lun("vm".into(), lun).await.unwrap();
-    engine
+        alert_percent,
+    }
 }
 
 /// What initiators of LUN 0 are told now, as if the last time were long ago.
@@ -105,4 +110,70 @@ fn what_a_thin_space_has_taken_is_there_for_its_volume_also_where_the_pool_has_n
     assert_eq!(of(30, 70).on(of(40, 0)), of(30, 10));
     assert_eq!(of(30, 70).on(of(40, 5)), of(30, 15));
     assert_eq!(of(30, 70).on(of(20, 5)), of(30, 5));
+}
+
+async fn set(engine: &Arc<Engine>, alert_percent: Option<u8>) -> (bool, Lun) {
+    let request = SetLun { alert_percent, default_alert: alert_percent.is_none(), ..SetLun::default() };
+    let answer = engine.set_lun("vm".into(), 0, request).await.unwrap();
+    (answer.changed, answer.lun)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn initiators_are_warned_when_that_is_set_and_it_is_kept_with_the_pool() {
+    let rig = Rig::with_iscsi();
+    let mut engine = served(&rig, 64 * MIB, false).await;
+    let now = |engine: &Engine| engine.live().targets["vm"].luns[&0].unit.room().map(|room| room.threshold_percent);
+    let usual = LunAlert { percent: 85, default: true, reached: false };
+    assert_eq!(engine.lun("vm", 0).unwrap().alert, Some(usual));
+    told(&engine).await;
+    // It holds at once: no look is waited for.
+    let (changed, lun) = set(&engine, Some(1)).await;
+    assert_eq!((changed, lun.alert), (true, Some(LunAlert { percent: 1, default: false, reached: true })));
+    assert_eq!(now(&engine), Some(1));
+    assert!(!set(&engine, Some(1)).await.0);
+    let (_, lun) = set(&engine, Some(0)).await;
+    assert_eq!((lun.alert, now(&engine)), (Some(LunAlert { percent: 0, default: false, reached: false }), Some(0)));
+    let own = engine.add_lun("vm".into(), file(Some(70))).await.unwrap_err();
+    assert_eq!((own.code, own.field.as_deref()), (Code::Exists, Some("alert_percent")), "{own}");
+    let (_, lun) = set(&engine, None).await;
+    assert_eq!((lun.alert, now(&engine)), (Some(usual), Some(85)));
+    let alerts = SetPool { alert_percents: Some(vec![60]), ..SetPool::default() };
+    engine.set_pool("tank".into(), alerts).await.unwrap();
+    assert_eq!((told(&engine).await.threshold_percent, engine.lun("vm", 0).unwrap().alert.unwrap().percent), (60, 60));
+    for wrong in [
+        SetLun { alert_percent: Some(101), ..SetLun::default() },
+        SetLun { alert_percent: Some(50), default_alert: true, ..SetLun::default() },
+    ] {
+        let refused = engine.set_lun("vm".into(), 0, wrong).await.unwrap_err();
+        assert_eq!((refused.code, refused.field.as_deref()), (Code::Invalid, Some("alert_percent")), "{refused}");
+    }
+    set(&engine, Some(33)).await;
+    engine.shutdown().await;
+    drop(engine);
+    engine = rig.start().await;
+    let mut tries = 0;
+    while !engine.lun("vm", 0).unwrap().served {
+        tries += 1;
+        assert!(tries < 500, "{:#?}", engine.lun("vm", 0));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(engine.lun("vm", 0).unwrap().alert.map(|alert| (alert.percent, alert.default)), Some((33, false)));
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_all_of_its_room_warns_of_nothing() {
+    let rig = Rig::with_iscsi();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    engine.create_target(CreateTarget { name: "vm".into(), ..CreateTarget::default() }).await.unwrap();
+    let lun = |alert_percent| AddLun { backing: "tank/a".into(), size_bytes: None, ..file(alert_percent) };
+    let refused = engine.add_lun("vm".into(), lun(Some(80))).await.unwrap_err();
+    assert_eq!((refused.code, refused.field.as_deref()), (Code::Invalid, Some("alert_percent")), "{refused}");
+    assert!(engine.target("vm").unwrap().luns.is_empty());
+    let added = engine.add_lun("vm".into(), lun(None)).await.unwrap();
+    assert_eq!(added.lun.alert, None);
+    let request = SetLun { alert_percent: Some(80), ..SetLun::default() };
+    let refused = engine.set_lun("vm".into(), 0, request).await.unwrap_err();
+    assert!(refused.message.contains("all of its room"), "{refused}");
+    engine.shutdown().await;
 }

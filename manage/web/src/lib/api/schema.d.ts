@@ -1866,6 +1866,12 @@ export interface components {
         };
         /** @description Adds a LUN to a target. */
         AddLun: {
+            /**
+             * Format: int32
+             * @description Warns initiators when so much of its room is taken, in percent; never if 0, as its pool's alerts say if left out.
+             *     For thin spaces and files.
+             */
+            alert_percent?: number | null;
             /** @description `POOL/SPACE` or `POOL/VOLUME:PATH`. */
             backing: string;
             blocks?: components["schemas"]["LunBlocks"] | null;
@@ -3355,6 +3361,7 @@ export interface components {
         };
         /** @description A logical unit of a target. */
         Lun: {
+            alert?: components["schemas"]["LunAlert"] | null;
             /** @description `POOL/SPACE` or `POOL/VOLUME:PATH`. */
             backing: string;
             /** @description The blocks in which initiators address it. */
@@ -3390,6 +3397,18 @@ export interface components {
              * @description Its size; none while it is not served.
              */
             size_bytes?: number | null;
+        };
+        /** @description When initiators are warned that a LUN runs out of room (THIN PROVISIONING SOFT THRESHOLD REACHED). */
+        LunAlert: {
+            /** @description Whether that follows the alerts of its pool, as nothing was set for the LUN. */
+            default: boolean;
+            /**
+             * Format: int32
+             * @description When its thin space or the volume of its file takes so much of what it can take, in percent; never if 0.
+             */
+            percent: number;
+            /** @description Whether so much is taken now. */
+            reached: boolean;
         };
         /**
          * @description The blocks in which initiators address a LUN.
@@ -4275,6 +4294,13 @@ export interface components {
         };
         /** @description Changes a LUN in use. What is left out stays as it is. */
         SetLun: {
+            /**
+             * Format: int32
+             * @description Warns initiators when so much of its room is taken, in percent; never if 0.
+             */
+            alert_percent?: number | null;
+            /** @description Leaves that to the alerts of its pool again. Not together with a percentage. */
+            default_alert?: boolean;
             qos?: components["schemas"]["SetQos"] | null;
         };
         /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
