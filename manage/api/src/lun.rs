@@ -60,6 +60,8 @@ pub struct Lun {
     pub conditions: Vec<Condition>,
     /// Its size; none while it is not served.
     pub size_bytes: Option<u64>,
+    /// Whether its file was given all of its room when it was added.
+    pub full: bool,
     /// When initiators are warned that it runs out of room; none where it has all of its room, or is not served.
     pub alert: Option<LunAlert>,
     /// Whether it is reserved by initiators.
@@ -89,6 +91,10 @@ pub struct AddLun {
     /// Makes the file, of this size. One that is there must have it.
     #[serde(default)]
     pub size_bytes: Option<u64>,
+    /// Gives the file all of its room now, also what it grows by, so that it cannot run out of it. Initiators give none of
+    /// it back.
+    #[serde(default)]
+    pub full: bool,
     /// Warns initiators when so much of its room is taken, in percent; never if 0, as its pool's alerts say if left out.
     /// For thin spaces and files.
     #[serde(default)]

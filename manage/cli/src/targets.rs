@@ -115,13 +115,14 @@ async fn portal_command(client: &Client, json: bool, command: PortalCommand) -> 
 /// Does a LUN command.
 pub async fn lun_command(client: &Client, json: bool, command: LunCommand) -> Result<()> {
     match command {
-        LunCommand::Add { target, backing, lun, block, read_only, size, alert } => {
+        LunCommand::Add { target, backing, lun, block, read_only, size, full, alert } => {
             let request = AddLun {
                 backing,
                 lun,
                 blocks: block.map(Into::into),
                 read_only,
                 size_bytes: size.map(ByteSize::bytes),
+                full,
                 alert_percent: alert.and_then(|alert| alert.0),
             };
             let answer: LunChanged = client.post(&format!("{}/luns", path(&target)), &request).await?;

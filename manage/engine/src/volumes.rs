@@ -56,7 +56,7 @@ use crate::spaces::{parse_path, space_size};
 pub(crate) use crate::volumes::acl::administrator;
 pub(crate) use crate::volumes::damage::{DamageWatch, LostBlock};
 use crate::volumes::file_objects::Shared;
-pub(crate) use crate::volumes::file_objects::{FoundFile, HeldDisk, NewDisk, disks_within, in_use};
+pub(crate) use crate::volumes::file_objects::{FoundFile, HeldDisk, NewDisk, disks_within, in_use, split};
 pub use crate::volumes::journal::JournalAsked;
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mapped::Asking;

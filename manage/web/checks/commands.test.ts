@@ -166,7 +166,7 @@ const shown = [
   target.portalAdd('vms', '192.0.2.1:3260', 2, 'standby'),
   target.portalSet('vms', '192.0.2.1:3260', 2, 'non-optimized'),
   target.portalRemove('vms', '192.0.2.1:3260'),
-  lun.add('vms', { backing: "tank/files:/kim's disk", lun: 3, blocks: '4096', read_only: true, size_bytes: GIB }),
+  lun.add('vms', { backing: "tank/files:/kim's disk", lun: 3, blocks: '4096', read_only: true, size_bytes: GIB, full: true }),
   lun.add('vms', { backing: 'tank/vm', alert_percent: 80 }),
   lun.set('vms', 3, { max_iops: 2000, max_bytes_per_second: GIB }),
   lun.alert('vms', 3, 75),

@@ -15,6 +15,7 @@ interface Lun {
   backing: string;
   size_bytes: number | null;
   blocks: string;
+  full: boolean;
   alert: { percent: number; default: boolean } | null;
 }
 interface Target {
@@ -117,13 +118,19 @@ test('a LUN of a file is made with the file, and grows', { skip }, async () => {
   await add.getByLabel('Size of the file').fill('16MiB');
   await add.getByLabel('Warn initiators at').fill('75');
   await add.getByText('holdfast lun add vms tank/files:/disk.raw --size 16MiB --alert 75', { exact: true }).waitFor();
+  // What has all of its room warns of nothing.
+  await add.getByLabel(/all of its room/).check();
+  await add.getByText('holdfast lun add vms tank/files:/disk.raw --size 16MiB --full', { exact: true }).waitFor();
+  await add.getByLabel('Warn initiators at').waitFor({ state: 'detached' });
+  await add.getByLabel(/all of its room/).uncheck();
+  await add.getByLabel('Warn initiators at').fill('75');
   await add.getByRole('button', { name: 'Add LUN' }).click();
   await add.waitFor({ state: 'detached' });
   const grid = page.getByRole('grid', { name: 'LUNs of vms' });
   await grid.getByText('tank/files:/disk.raw').waitFor();
   const file = (await target()).luns.find((one) => one.backing === 'tank/files:/disk.raw');
   assert.equal(file?.size_bytes, sizeOf('16MiB'));
-  assert.deepEqual([file.alert?.percent, file.alert?.default], [75, false]);
+  assert.deepEqual([file.full, file.alert?.percent, file.alert?.default], [false, 75, false]);
 
   for (const [typed, percent] of [
     ['0', 0],

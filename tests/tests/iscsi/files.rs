@@ -181,3 +181,34 @@ fn initiators_are_told_when_the_volume_of_their_file_fills_up() {
     assert!(available < 32 && used > 256, "{available} MiB are left, and {used} taken");
     session.run(0, &cdb::TEST_UNIT_READY).expect("answered").good();
 }
+
+#[test]
+fn a_full_file_is_written_to_its_end_in_a_volume_that_others_have_filled() {
+    use std::os::unix::fs::MetadataExt;
+    let served = Served::new();
+    let add = |path: &str, size: &str| {
+        let backing = format!("tank/files:/disks/{path}");
+        served.daemon.cli(&["lun", "add", "files", &backing, "--size", size, "--full", "--block", "4096"])
+    };
+    let refused = add("much", "2GiB").refused();
+    assert!(refused.contains("no room for all of its 2 GiB") && refused.contains("smaller size"), "{refused}");
+    assert!(!std::path::Path::new(&served.at("disks/much")).exists());
+    add("full", "64MiB").succeeded();
+    let facts = std::fs::metadata(served.at("disks/full")).expect("it was made");
+    assert_eq!((facts.len(), facts.blocks() * 512), (64 * MIB, 64 * MIB));
+    let target = served.daemon.please(&["target", "show", "files"]);
+    assert!(target.contains("WARNS"), "{target}");
+    // Others take what is left.
+    let mut other = File::create(served.at("other")).expect("made");
+    let part = bytes(5, MIB as usize);
+    while std::io::Write::write_all(&mut other, &part).and_then(|()| other.sync_data()).is_ok() {}
+    let mut session = served.session();
+    for block in (0..64 * u64::from(BLOCKS)).step_by(BLOCKS as usize) {
+        write(&mut session, block, &part);
+    }
+    assert!(read(&mut session, 63 * u64::from(BLOCKS), BLOCKS) == part);
+    // It gives nothing back, so it is not thin.
+    let provisioning = session.read(0, &cdb::inquiry(Some(0xb2), 64), 64).expect("answered").good();
+    assert_eq!((provisioning[5], provisioning[6] & 7), (0, 0), "{provisioning:?}");
+    assert_eq!(room(&mut session), None);
+}

@@ -182,6 +182,9 @@ pub enum LunCommand {
         /// Create the file, of this size
         #[arg(long, value_name = "SIZE")]
         size: Option<ByteSize>,
+        /// Give the file all of its room now, so that it cannot run out of it
+        #[arg(long)]
+        full: bool,
         /// Warn initiators when so much of its room is taken, in percent, none, or default for the alerts of its pool;
         /// for thin spaces and files
         #[arg(long, value_name = "PERCENT", value_parser = parse_lun_alert)]

@@ -72,6 +72,7 @@ const FORMS: &[&str] = &[
     "lun add TARGET POOL/SPACE",
     "lun add TARGET POOL/SPACE --lun 3 --block 512 --read-only",
     "lun add TARGET POOL/VOLUME:DIR/FILE --block 4096 --size 1GiB",
+    "lun add TARGET POOL/VOLUME:FILE --size 1GiB --full",
     "lun add TARGET POOL/SPACE --alert 80",
     "lun show TARGET 3",
     "lun set TARGET 3 --max-iops 2000 --min-iops 100",

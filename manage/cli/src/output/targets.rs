@@ -131,6 +131,7 @@ impl Shown for Lun {
             ("size", self.size_bytes.map_or_else(|| "-".into(), size)),
             ("blocks", word(&self.blocks)),
             ("access", access(self.read_only)),
+            ("room", if self.full { "all given".into() } else { "as its space or volume has it".into() }),
             ("state", state(self).into()),
             ("health", word(&self.health)),
             ("limits", qos_text(&self.qos)),

@@ -109,6 +109,9 @@ pub(crate) struct KnownLun {
     /// When initiators are warned that it runs out of room, in percent; never if 0, as its pool's alerts say if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alert_percent: Option<u8>,
+    /// Whether its file was given all of its room, none of which is given back.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub(crate) full: bool,
 }
 
 impl KnownLun {
@@ -295,6 +298,7 @@ mod tests {
             read_only: true,
             qos: Qos { max_iops: Some(5), ..Qos::default() },
             alert_percent: Some(0),
+            full: false,
         };
         let file = KnownLun {
             on: Backing::File { volume: Uuid::from_u128(3), number: 65, generation: 2 },
@@ -302,6 +306,7 @@ mod tests {
             read_only: false,
             qos: Qos::default(),
             alert_percent: None,
+            full: true,
             ..lun.clone()
         };
         let account = KnownAccount { user: "ann".into(), secret: KnownSecret::new("twelve or more") };
@@ -353,12 +358,14 @@ mod tests {
             changed
         };
         assert!(read(&whole).is_ok());
-        // One that was written before there were warnings of its own has none.
+        // One that was written before there were warnings of its own has none, and gives room back as before.
         let mut earlier = whole.clone();
         let lun = earlier.pointer_mut("/target/luns/0").and_then(|lun| lun.as_object_mut()).unwrap();
         assert_eq!(lun.remove("alert_percent"), Some(0.into()));
+        let lun = earlier.pointer_mut("/target/luns/5").and_then(|lun| lun.as_object_mut()).unwrap();
+        assert_eq!((lun.remove("full"), lun.get("alert_percent")), (Some(true.into()), None));
         let Ok(Document::Target(earlier)) = read(&earlier) else { panic!("it is not read") };
-        assert_eq!(earlier.luns[&0].alert_percent, None);
+        assert_eq!((earlier.luns[&0].alert_percent, earlier.luns[&5].full), (None, false));
         let mut beyond = whole.clone();
         *beyond.pointer_mut("/target/luns/0/alert_percent").unwrap() = 101.into();
         assert!(read(&beyond).is_err());

@@ -39,6 +39,16 @@ pub(super) struct LiveLun {
     pub(super) room: super::room::RoomTold,
 }
 
+impl LiveLun {
+    /// Lets go of what it is, where no initiator has seen it.
+    async fn give_back(self) {
+        drop(self.unit);
+        if let Some(file) = self.file {
+            file.release().await;
+        }
+    }
+}
+
 /// Shows LUNs no more, and waits until nothing uses them.
 pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>) {
     for (number, lun) in luns {
@@ -113,7 +123,7 @@ impl Engine {
             return Err(ApiError::invalid(&object, message, "choose 0 to 255").at("lun"));
         }
         check_alert(&object, request.alert_percent)?;
-        let named = self.named_object(&object, &request.backing, request.size_bytes).await;
+        let named = self.named_object(&object, &request.backing, request.size_bytes, request.full).await;
         let mut named = named.map_err(|error| if error.field.is_some() { error } else { error.at("backing") })?;
         let made = named.made.take().map(|found| (named.open.clone(), found));
         let done = self.make_named_lun(name, request, before, named).await;
@@ -150,6 +160,7 @@ impl Engine {
             read_only: request.read_only,
             qos: Default::default(),
             alert_percent: request.alert_percent,
+            full: request.full,
         };
         let mut after = before.clone();
         after.changes += 1;
@@ -157,13 +168,26 @@ impl Engine {
         let live = self.make_unit(&named.open, &after, number, &known).await;
         let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
         if known.alert_percent.is_some() && !live.unit.settings().thin {
+            live.give_back().await;
             return Err(no_warning(&object, &known.path));
+        }
+        // One that was there may have holes.
+        if known.full
+            && let Backing::File { volume, number, generation } = known.on
+            && let Err(full) = {
+                let file = FileId { number, generation };
+                self.give_all_room(&named.open, volume, file, live.size_bytes, &known.path).await
+            }
+        {
+            live.give_back().await;
+            return Err(full);
         }
         // What is kept of an earlier LUN of it, which its pool was not here to forget, counts no more. It goes before the
         // LUN is kept, since a crash between the two would bring it back, and comes back where the LUN is not added.
         let earlier = self.take_reservations(&named.open, known.id).await;
         let earlier = earlier.map_err(|error| about_export(after.lun_object(number), error))?;
         if let Err(error) = self.keep_target(Some(&before), Some(&after)).await {
+            live.give_back().await;
             self.keep_again(&named.open, known.id, earlier).await;
             return Err(error);
         }
@@ -215,6 +239,11 @@ impl Engine {
                 let error = exists_with(&format!("LUN {name}"), "alert", has, format!("{wanted} %"));
                 return Err(error.at("alert_percent"));
             }
+            if known.full != request.full {
+                let word = |full: bool| if full { "all at once" } else { "as it is written" };
+                let error = exists_with(&format!("LUN {name}"), "room", word(known.full), word(request.full));
+                return Err(error.at("full"));
+            }
             if known.read_only != request.read_only {
                 let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
                 let error =
@@ -264,8 +293,12 @@ impl Engine {
         let name = format!("LUN {}", target.lun_name(number));
         let block = Target::new(&name, known.path.clone(), object.service, known.read_only, &known.qos);
         let block = block.map_err(|claimed| Condition::new(claimed.to_string(), "see the health of its pool"))?;
-        let settings =
-            UnitSettings { id: known.id, name: known.path.clone(), blocks: blocks(known.blocks), thin: object.thin };
+        let settings = UnitSettings {
+            id: known.id,
+            name: known.path.clone(),
+            blocks: blocks(known.blocks),
+            thin: object.thin && !known.full,
+        };
         let unit = Unit::new(settings, Arc::new(block), self.front_ends.iscsi.shared());
         let size_bytes = unit.target().info().geometry.size_bytes;
         Ok(LiveLun { unit, size_bytes, file: object.file, room: Default::default() })

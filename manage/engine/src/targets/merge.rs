@@ -153,6 +153,7 @@ mod tests {
             blocks: Default::default(),
             read_only: false,
             alert_percent: None,
+            full: false,
             qos: Default::default(),
         }
     }

@@ -14,7 +14,7 @@ use super::known::{Backing, KnownLun};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, not_found};
 use crate::spaces::{parse_path, whole_blocks};
-use crate::volumes::{FoundFile, HeldDisk, NewDisk};
+use crate::volumes::{FoundFile, HeldDisk, NewDisk, split};
 
 /// An object that is open for a LUN.
 pub(super) struct Object {
@@ -45,9 +45,19 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it cannot be a LUN.
-    pub(super) async fn named_object(&self, object: &str, text: &str, size_bytes: Option<u64>) -> ApiResult<Named> {
+    pub(super) async fn named_object(
+        &self,
+        object: &str,
+        text: &str,
+        size_bytes: Option<u64>,
+        full: bool,
+    ) -> ApiResult<Named> {
         if text.contains(':') {
-            return self.named_file(text, size_bytes).await;
+            return self.named_file(text, size_bytes, full).await;
+        }
+        if full {
+            let message = "all room at once is for files; a fixed space has its own";
+            return Err(ApiError::invalid(object, message, "name a file of a volume, or a fixed space").at("full"));
         }
         let path = parse_path(text)?;
         if size_bytes.is_some() {
@@ -64,8 +74,11 @@ impl Engine {
     }
 
     /// A file of a volume; with a size it is made where there is none.
-    async fn named_file(&self, text: &str, size_bytes: Option<u64>) -> ApiResult<Named> {
-        let new = size_bytes.map(|size_bytes| NewDisk { size_bytes: whole_blocks(size_bytes), allocates: false });
+    async fn named_file(&self, text: &str, size_bytes: Option<u64>, full: bool) -> ApiResult<Named> {
+        if full {
+            self.refuse_thin_ground(text)?;
+        }
+        let new = size_bytes.map(|size_bytes| NewDisk { size_bytes: whole_blocks(size_bytes), allocates: full });
         let (open, found) = self.find_file(text, new).await?;
         let FoundFile { volume, file, path, is_new } = &found;
         let path = format!("{}:{path}", open.volume_name(*volume));
@@ -73,6 +86,20 @@ impl Engine {
         let id = object_id(*volume, *file);
         let made = is_new.then_some(found);
         Ok(Named { open, on, path, id, made })
+    }
+
+    /// Refuses to give a file room that the pool has not given its volume yet.
+    fn refuse_thin_ground(&self, text: &str) -> ApiResult<()> {
+        // What cannot be is told by whoever looks for the file.
+        let Some((name, _)) = split(text) else { return Ok(()) };
+        let (open, known) = self.open_volume_at(name)?;
+        let space = open.volume_and_space(known.id).and_then(|(_, space)| space);
+        if space.is_none_or(|space| space.record().provisioning != Provisioning::Thin) {
+            return Ok(());
+        }
+        let message = "its volume lies on a thin space, which may itself run out of room";
+        let next = format!("'holdfast space convert {}/{} --fixed' first, or leave it sparse", open.name(), known.on);
+        Err(conflict(format!("file {text}"), message, next).at("full"))
     }
 
     /// Makes what a LUN stands for larger. False if it has that size already.
@@ -90,7 +117,16 @@ impl Engine {
             Backing::File { volume, number, generation } => {
                 let file = FileId { number: *number, generation: *generation };
                 let held = self.open_file_disk(open, *volume, file).await?;
-                let changed = held.grow(whole_blocks(size_bytes)).await;
+                // Room comes first: where there is not enough, nothing is larger.
+                let size_bytes = whole_blocks(size_bytes);
+                let given = match known.full && held.disk.size_bytes() < size_bytes {
+                    true => self.give_all_room(open, *volume, file, size_bytes, &known.path).await,
+                    false => Ok(()),
+                };
+                let changed = match given {
+                    Ok(()) => held.grow(size_bytes).await,
+                    Err(full) => Err(full),
+                };
                 held.release().await;
                 if changed == Ok(true) {
                     tracing::info!("LUN of {} has {}", known.path, ByteSize(size_bytes));

@@ -176,6 +176,7 @@ fn lun_view(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun, aro
         health,
         conditions,
         size_bytes: block.map(|block| block.info().geometry.size_bytes),
+        full: known.full,
         alert,
         reserved: reservations.is_some_and(|view| view.kind.is_some() || view.reserved_by.is_some()),
         counters: block.map(|block| counters_from_block(&block.counters())).unwrap_or_default(),

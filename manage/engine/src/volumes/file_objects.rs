@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use holdfast_api::{ApiError, Code};
 use holdfast_block::ObjectService;
+use holdfast_device::Device as _;
 use holdfast_device::reactor::{self, ReactorHandle};
 use holdfast_fuse::Opens;
 use holdfast_model::{BLOCK_BYTES, ByteSize, Uuid, counted};
@@ -194,6 +195,15 @@ async fn directory_of<'a>(volume: &Volume, path: &'a str) -> Result<Option<(Attr
     Ok(directory.map(|directory| (directory, name.as_bytes())))
 }
 
+/// Gives a file all the room of a size, which need not be its own.
+async fn set_aside(volume: &Volume, file: FileId, size_bytes: u64) -> Result<(), VolumeError> {
+    let mode = OpenMode { read: true, write: true, truncate: false };
+    let handle = volume.open(&administrator(), file, mode).await?;
+    let reserved = volume.allocate(&handle, 0, size_bytes, Allocate::Reserve { keep_size: true }).await;
+    volume.close(handle).await?;
+    reserved
+}
+
 /// Makes a file for a disk; none is left where that fails.
 async fn make(volume: &Volume, dir: FileId, name: &[u8], new: NewDisk) -> Result<FileId, VolumeError> {
     let caller = administrator();
@@ -203,12 +213,7 @@ async fn make(volume: &Volume, dir: FileId, name: &[u8], new: NewDisk) -> Result
         let set = SetAttributes { size_bytes: Some(new.size_bytes), ..SetAttributes::default() };
         volume.set(&caller, made, &set).await?;
         if new.allocates {
-            let mode = OpenMode { read: true, write: true, truncate: false };
-            let handle = volume.open(&caller, made, mode).await?;
-            let how = Allocate::Reserve { keep_size: true };
-            let reserved = volume.allocate(&handle, 0, new.size_bytes, how).await;
-            volume.close(handle).await?;
-            reserved?;
+            set_aside(volume, made, new.size_bytes).await?;
         }
         volume.sync().await
     };
@@ -223,6 +228,11 @@ impl FileDisk {
     /// The file.
     pub(crate) fn file(&self) -> FileId {
         self.object.file()
+    }
+
+    /// Its size.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.object.geometry().size_bytes
     }
 
     /// Takes its place in the table of opens, if nobody else has the file open.
@@ -311,7 +321,7 @@ impl Engine {
             return Err(ApiError::invalid(object, message, "choose a multiple").at("size_bytes"));
         }
         let path = format!("/{}", path.trim_matches('/'));
-        let asked = path.clone();
+        let (asked, room) = (path.clone(), volume.clone());
         let found = self.on_reactor(move || async move {
             if let Some(found) = find_any(&*volume, &asked).await? {
                 return Ok(Some((found, false)));
@@ -321,7 +331,11 @@ impl Engine {
             let made = make(&volume, directory.id, name, new).await?;
             Ok(Some((volume.stat(made).await?, true)))
         });
-        let found = found.await?.map_err(|error| from_volume(&object, &error))?;
+        let found = found.await?.map_err(|error| match new {
+            Some(new) if new.allocates => no_room(&object, &error, new.size_bytes, room.room().free_bytes),
+            _ => from_volume(&object, &error),
+        });
+        let found = found?;
         let Some((facts, is_new)) = found else {
             let next = match new {
                 Some(_) => "make the directory first",
@@ -338,6 +352,29 @@ impl Engine {
             return Err(conflict(object, message, "leave the size out, or name another file").at("size_bytes"));
         }
         Ok((open, FoundFile { volume: known.id, file: facts.id, path, is_new }))
+    }
+
+    /// Gives a file of a volume all the room of a size, durably.
+    ///
+    /// # Errors
+    /// The volume is not open, or has not so much; the file keeps what it has.
+    pub(crate) async fn give_all_room(
+        &self,
+        open: &OpenPool,
+        id: Uuid,
+        file: FileId,
+        size_bytes: u64,
+        path: &str,
+    ) -> ApiResult<()> {
+        let object = format!("file {path}");
+        let volume = open.volume_of(id);
+        let volume = volume.ok_or_else(|| conflict(&object, "its volume is not open", "see the health of its pool"))?;
+        let asked = volume.clone();
+        let given = self.on_reactor(move || async move {
+            set_aside(&volume, file, size_bytes).await?;
+            volume.sync().await
+        });
+        given.await?.map_err(|error| no_room(&object, &error, size_bytes, asked.room().free_bytes))
     }
 
     /// Removes a file again that was made for a disk which could not be had.
@@ -467,6 +504,17 @@ impl Engine {
         let found = found.await?.map_err(|error| from_volume(object, &error))?;
         if found.is_empty() { Ok(()) } else { Err(in_use(object, &found)) }
     }
+}
+
+/// Why a file was not given all of its room.
+fn no_room(object: &str, error: &VolumeError, size_bytes: u64, free_bytes: u64) -> ApiError {
+    if error.kind != ErrorKind::NoSpace {
+        return from_volume(object, error);
+    }
+    let message =
+        format!("its volume has no room for all of its {}: {} are free", ByteSize(size_bytes), ByteSize(free_bytes));
+    let next = "choose a smaller size, let the volume grow, or leave it to take room as it is written";
+    ApiError::new(Code::NoSpace, object, message, next).at("size_bytes")
 }
 
 /// Why a file is no disk.

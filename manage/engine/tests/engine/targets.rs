@@ -45,7 +45,15 @@ fn named(name: &str) -> CreateTarget {
 }
 
 pub fn lun(backing: &str) -> AddLun {
-    AddLun { backing: backing.into(), lun: None, blocks: None, read_only: false, size_bytes: None, alert_percent: None }
+    AddLun {
+        backing: backing.into(),
+        lun: None,
+        blocks: None,
+        read_only: false,
+        size_bytes: None,
+        full: false,
+        alert_percent: None,
+    }
 }
 
 fn chap(user: &str, secret: &str) -> ChapAccount {

@@ -329,6 +329,7 @@ export const lun = {
       option('--block', request.blocks),
       request.read_only && '--read-only',
       size('--size', request.size_bytes),
+      request.full && '--full',
       option('--alert', request.alert_percent === 0 ? 'none' : request.alert_percent),
     ),
   set: (target: string, number: number, qos: SetQos) => holdfast('lun', 'set', target, number, limits(qos)),

@@ -19,10 +19,11 @@ test('a file is made with its size, or is there already', () => {
   const form = { ...lunForm(), of: 'file' as const, volume: 'tank/files', path: '/vm/disk', size: '1GiB' };
   assert.deepEqual(lunRequest(form), { backing: 'tank/files:/vm/disk', size_bytes: 2 ** 30 });
   assert.deepEqual(lunRequest({ ...form, make: false }), { backing: 'tank/files:/vm/disk' });
-  assert.deepEqual(lunRequest({ ...form, alert: '0' }), {
+  assert.deepEqual(lunRequest({ ...form, full: true, alert: '0' }), {
     backing: 'tank/files:/vm/disk',
     alert_percent: 0,
     size_bytes: 2 ** 30,
+    full: true,
   });
   assert.equal(lunProblems({ ...form, alert: '101' }).alert !== undefined, true);
   assert.equal(lunProblems({ ...form, size: '1000' }).size !== undefined, true);

@@ -10,6 +10,8 @@ export interface LunForm {
   path: string;
   make: boolean;
   size: string;
+  /** Whether the file is given all of its room at once. */
+  full: boolean;
   number: string;
   blocks: NonNullable<AddLun['blocks']>;
   readOnly: boolean;
@@ -24,6 +26,7 @@ export const LUN_FIELDS = {
   blocks: 'blocks',
   size_bytes: 'size',
   alert_percent: 'alert',
+  full: 'backing',
 } as const;
 
 export function lunForm(): LunForm {
@@ -34,6 +37,7 @@ export function lunForm(): LunForm {
     path: '/disk.raw',
     make: true,
     size: '10GiB',
+    full: false,
     number: '',
     blocks: '512e',
     readOnly: false,
@@ -72,5 +76,6 @@ export function lunRequest(form: LunForm): AddLun {
     ...(form.readOnly ? { read_only: true } : {}),
     ...(form.alert ? { alert_percent: Number(form.alert) } : {}),
     ...(isFile && form.make ? { size_bytes: parseSize(form.size) ?? 0 } : {}),
+    ...(isFile && form.full ? { full: true } : {}),
   };
 }

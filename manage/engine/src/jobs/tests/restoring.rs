@@ -234,6 +234,7 @@ async fn a_restore_that_is_taken_up_again_leaves_files_alone_that_became_luns() 
         read_only: false,
         qos: Qos::default(),
         alert_percent: None,
+        full: false,
     };
     let mut target = KnownTarget::new("hosts", "iqn.2025-01.org.example:hosts".into());
     target.luns.insert(0, lun);

@@ -1,6 +1,9 @@
 //! The room of LUNs of a real engine: that of a volume for its files, and no more than a pool can give a thin one.
 
-use holdfast_api::{AddLun, Code, CreateSpace, CreateTarget, CreateVolume, LayoutKind, Lun, LunAlert, SetLun, SetPool};
+use holdfast_api::{
+    AddLun, Code, CreateSpace, CreateTarget, CreateVolume, GrowLun, LayoutKind, Lun, LunAlert, SetLun, SetPool,
+};
+use holdfast_volume::service::FileService;
 
 use super::*;
 use crate::jobs::tests::Rig;
@@ -39,6 +42,7 @@ fn file(alert_percent: Option<u8>) -> AddLun {
         blocks: None,
         read_only: false,
         size_bytes: Some(16 * MIB),
+        full: false,
         alert_percent,
     }
 }
@@ -175,5 +179,82 @@ async fn what_has_all_of_its_room_warns_of_nothing() {
     let request = SetLun { alert_percent: Some(80), ..SetLun::default() };
     let refused = engine.set_lun("vm".into(), 0, request).await.unwrap_err();
     assert!(refused.message.contains("all of its room"), "{refused}");
+    engine.shutdown().await;
+}
+
+/// A file with all of its room.
+fn full(path: &str, size_bytes: Option<u64>) -> AddLun {
+    AddLun { backing: format!("tank/files:{path}"), size_bytes, full: true, ..file(None) }
+}
+
+/// What a file has: its size, and its room.
+async fn has(engine: &Arc<Engine>, path: &str) -> (u64, u64) {
+    let (open, found) = engine.find_file(&format!("tank/files:{path}"), None).await.unwrap();
+    let volume = open.volume_of(found.volume).unwrap();
+    let facts = engine.on_reactor(move || async move { volume.stat(found.file).await }).await.unwrap().unwrap();
+    (facts.size_bytes, facts.allocated_bytes)
+}
+
+fn refused<T: std::fmt::Debug>(answer: ApiResult<T>, code: Code, field: &str) {
+    let error = answer.unwrap_err();
+    assert_eq!((error.code, error.field.as_deref()), (code, Some(field)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_file_has_all_of_its_room_or_is_not_there() {
+    let rig = Rig::with_iscsi();
+    let mut engine = served(&rig, 96 * MIB, false).await;
+    let vm = || "vm".to_owned();
+    let (_, free) = room_of_volume(&engine);
+    refused(engine.add_lun(vm(), full("/much", Some(free + MIB))).await, Code::NoSpace, "size_bytes");
+    assert_eq!(engine.find_file("tank/files:/much", None).await.err().unwrap().code, Code::NotFound);
+    for changed in [true, false] {
+        let added = engine.add_lun(vm(), full("/full", Some(16 * MIB))).await.unwrap();
+        assert_eq!((added.changed, added.lun.lun, added.lun.full, added.lun.alert), (changed, 1, true, None));
+    }
+    assert_eq!(has(&engine, "/full").await, (16 * MIB, 16 * MIB));
+    assert_eq!(has(&engine, "/disk").await.1, 0, "others are sparse");
+    let sparse = AddLun { full: false, ..full("/full", None) };
+    refused(engine.add_lun(vm(), sparse).await, Code::Exists, "full");
+    let alert = AddLun { alert_percent: Some(50), ..full("/other", Some(MIB)) };
+    refused(engine.add_lun(vm(), alert).await, Code::Invalid, "alert_percent");
+    assert_eq!(engine.find_file("tank/files:/other", None).await.err().unwrap().code, Code::NotFound);
+    // It grows with its room, or not at all.
+    let grow = |size_bytes| GrowLun { size_bytes };
+    assert_eq!(engine.grow_lun(vm(), 1, grow(32 * MIB)).await.unwrap().lun.size_bytes, Some(32 * MIB));
+    assert_eq!(has(&engine, "/full").await, (32 * MIB, 32 * MIB));
+    refused(engine.grow_lun(vm(), 1, grow(1024 * MIB)).await, Code::NoSpace, "size_bytes");
+    assert_eq!(has(&engine, "/full").await, (32 * MIB, 32 * MIB));
+    // One that was there gets what it lacks, and stays where it cannot.
+    let there = |size_bytes| Some(NewDisk { size_bytes, allocates: false });
+    engine.find_file("tank/files:/there", there(8 * MIB)).await.unwrap();
+    engine.find_file("tank/files:/large", there(1024 * MIB)).await.unwrap();
+    assert!(engine.add_lun(vm(), full("/there", None)).await.unwrap().lun.full);
+    assert_eq!(has(&engine, "/there").await, (8 * MIB, 8 * MIB));
+    refused(engine.add_lun(vm(), full("/large", None)).await, Code::NoSpace, "size_bytes");
+    assert_eq!(has(&engine, "/large").await, (1024 * MIB, 0));
+    engine.shutdown().await;
+    drop(engine);
+    engine = rig.start().await;
+    for _ in 0..500 {
+        if engine.target("vm").unwrap().luns.iter().all(|lun| lun.served) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let luns = engine.target("vm").unwrap().luns;
+    let kept: Vec<(bool, bool)> = luns.iter().map(|lun| (lun.full, lun.alert.is_some())).collect();
+    assert_eq!(kept, [(false, true), (true, false), (true, false)], "{luns:#?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_full_where_the_ground_may_run_out() {
+    let rig = Rig::with_iscsi();
+    let engine = served(&rig, 64 * MIB, true).await;
+    refused(engine.add_lun("vm".into(), full("/full", Some(MIB))).await, Code::Conflict, "full");
+    assert_eq!(engine.find_file("tank/files:/full", None).await.err().unwrap().code, Code::NotFound);
+    let space = AddLun { backing: "tank/other".into(), ..full("", None) };
+    refused(engine.add_lun("vm".into(), space).await, Code::Invalid, "full");
     engine.shutdown().await;
 }

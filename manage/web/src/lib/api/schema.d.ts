@@ -1876,6 +1876,11 @@ export interface components {
             backing: string;
             blocks?: components["schemas"]["LunBlocks"] | null;
             /**
+             * @description Gives the file all of its room now, also what it grows by, so that it cannot run out of it. Initiators give none of
+             *     it back.
+             */
+            full?: boolean;
+            /**
              * Format: int32
              * @description Its number, 0 to 255; the lowest that is free if left out.
              */
@@ -3370,6 +3375,8 @@ export interface components {
             conditions: components["schemas"]["Condition"][];
             /** @description What initiators did. */
             counters: components["schemas"]["ExportCounters"];
+            /** @description Whether its file was given all of its room when it was added. */
+            full: boolean;
             /** @enum {string} */
             health: "healthy" | "warning" | "unhealthy";
             /**
