@@ -10,7 +10,8 @@
 //! what it was when it became one, or what [`FileObject::grow`] made of it.
 //!
 //! Invariants: a request that began comes to its end, also if nobody waits for it any more: blocks that it writes to stay
-//! the file's meanwhile. A durable write is durable with all that is needed to find it.
+//! the file's meanwhile. A durable write is durable with all that is needed to find it. The file is closed: by
+//! [`FileObject::close`], or by the volume, if that was not called, or not waited for, and nothing is under way any more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -68,8 +69,30 @@ struct Inner {
     finish: Finish,
     in_flight: AtomicUsize,
     is_closed: AtomicBool,
+    /// Whether the file is known as this block object.
+    is_listed: AtomicBool,
+    /// Whether the handle's use of the file was ended.
+    is_left: AtomicBool,
     /// Told when the last request ends after it was closed.
     idle: tokio::sync::Notify,
+}
+
+impl Inner {
+    /// The file may be one anew from now on, which is another one's to end.
+    fn unlist(&self) {
+        if self.is_listed.swap(false, Ordering::SeqCst) {
+            self.volume.objects.remove(self.handle.id(), self.id);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.unlist();
+        if !*self.is_left.get_mut() {
+            self.volume.left.add(self.handle.clone());
+        }
+    }
 }
 
 /// A request under way.
@@ -132,6 +155,7 @@ impl FileObject {
     /// and whatever an opening for reading and writing meets.
     pub async fn open(volume: Arc<Volume>, caller: &Caller, file: FileId, finish: Finish) -> Result<Self, VolumeError> {
         let mode = OpenMode { read: true, write: true, truncate: false };
+        volume.close_left().await;
         let handle = volume.open_file(caller, file, mode).await?;
         let id = object_id(volume.id(), file);
         let size = held(&handle.file.state).size;
@@ -142,11 +166,21 @@ impl FileObject {
             volume.objects.add(id, &handle)
         };
         if let Err(error) = added {
-            volume.close_file(handle).await?;
+            volume.left.add(handle);
+            volume.close_left().await;
             return Err(error);
         }
-        let (in_flight, is_closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let inner = Inner { id, volume, handle, finish, in_flight, is_closed, idle: tokio::sync::Notify::new() };
+        let inner = Inner {
+            id,
+            volume,
+            handle,
+            finish,
+            in_flight: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+            is_listed: AtomicBool::new(true),
+            is_left: AtomicBool::new(false),
+            idle: tokio::sync::Notify::new(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -173,15 +207,14 @@ impl FileObject {
         self.inner.volume.grow_file(&self.inner.handle, size_bytes).await
     }
 
-    /// Ends it once no request is under way: the file is a file like any from then on. Closed twice is closed.
+    /// Ends it once no request is under way: the file is a file like any from then on. Closed twice is closed. Where this
+    /// is given up on its way nothing begins any more, and it may be called again; else the volume ends it.
     ///
     /// # Errors
     /// Its times could not be written.
     pub async fn close(&self) -> Result<(), VolumeError> {
         let inner = &self.inner;
-        if inner.is_closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
+        inner.is_closed.store(true, Ordering::SeqCst);
         loop {
             let idle = inner.idle.notified();
             if inner.in_flight.load(Ordering::SeqCst) == 0 {
@@ -189,9 +222,16 @@ impl FileObject {
             }
             idle.await;
         }
-        let closed = inner.volume.close_file(inner.handle.clone()).await;
-        inner.volume.objects.remove(inner.handle.id(), inner.id);
-        closed
+        if inner.is_left.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let ended = inner.volume.end_writes(&inner.handle).await;
+        if inner.is_left.swap(true, Ordering::SeqCst) {
+            return ended;
+        }
+        let left = inner.volume.leave_surely(&inner.handle.file).await;
+        inner.unlist();
+        ended.and(left)
     }
 
     fn enter(&self) -> Option<Entered> {
@@ -238,12 +278,6 @@ impl FileObject {
                 Durability::Durable => volume.flush_open(&handle.file, Flush::Data).await,
             }
         })
-    }
-}
-
-impl Drop for FileObject {
-    fn drop(&mut self) {
-        self.inner.volume.objects.remove(self.inner.handle.id(), self.inner.id);
     }
 }
 

@@ -48,6 +48,13 @@ impl Volume {
     }
 
     pub(crate) async fn close_file(&self, handle: Handle) -> Result<(), VolumeError> {
+        let ended = self.end_writes(&handle).await;
+        let left = self.leave(&handle.file, Use::Handle).await;
+        ended.and(left)
+    }
+
+    /// Has what was written through a handle be written as it is when the handle is closed.
+    pub(crate) async fn end_writes(&self, handle: &Handle) -> Result<(), VolumeError> {
         let file = &handle.file;
         let is_replaced = {
             let mut state = held(&file.state);
@@ -58,8 +65,7 @@ impl Volume {
         // What waits takes the times along.
         let is_waiting = !held(&file.state).delayed.is_empty();
         let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
-        let left = self.leave(file, Use::Handle).await;
-        written.and(logged).and(left)
+        written.and(logged)
     }
 
     /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
@@ -500,6 +506,9 @@ impl FileService for Volume {
         let mut done = self.write_back_all(&self.waiting.all()).await;
         for file in self.open.all() {
             done = done.and(self.log_times(&file).await);
+        }
+        if !self.left.is_empty() {
+            Box::pin(self.close_left()).await;
         }
         let written = self.store.data.written();
         self.sync_until(self.store.last(), written).await?;

@@ -19,6 +19,7 @@
 //!  extents.rs     the extents of a file                        open_files.rs   files that are open
 //!  block_object.rs  a file as a disk                           blocks.rs       whole blocks of files
 //!  objects.rs     files that are disks                        overwrite.rs    data written over where it lies
+//!  left_handles.rs  handles that nobody closes
 //!  paths.rs       all names of a file
 //!  mappings.rs    extents that were looked up, kept
 //!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
@@ -97,6 +98,7 @@ mod grow;
 mod integrity;
 mod journal;
 mod keys;
+mod left_handles;
 mod length;
 mod line;
 mod listing;

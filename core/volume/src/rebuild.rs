@@ -131,6 +131,7 @@ impl Volume {
     /// # Errors
     /// Files are open, no room, or the device failed.
     pub async fn spotfix_offline(&self) -> Result<Spotfixed, VolumeError> {
+        self.close_left().await;
         if self.open.are_used() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }

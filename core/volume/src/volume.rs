@@ -25,6 +25,7 @@ use crate::delayed::Waiting;
 use crate::descriptors::{KEY_NUMBERS, mode_change_of, number_of_mode_change};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, RUN};
+use crate::left_handles::LeftHandles;
 use crate::media::Media;
 use crate::names::{self, Names};
 use crate::objects::Objects;
@@ -105,6 +106,8 @@ pub struct Volume {
     pub(crate) open: Arc<OpenFiles>,
     /// Files that are block objects.
     pub(crate) objects: Arc<Objects>,
+    /// Handles that nobody closes.
+    pub(crate) left: LeftHandles,
     /// Files that have data that waits for its place.
     pub(crate) waiting: Waiting,
     /// Files of which something is noted that there was no room to end.
@@ -286,6 +289,7 @@ impl Volume {
             is_case_sensitive,
             open,
             objects: Arc::default(),
+            left: LeftHandles::default(),
             waiting: Waiting::default(),
             late: Mutex::default(),
             clock,
@@ -429,6 +433,7 @@ impl Volume {
             if self.closing.raised() {
                 return;
             }
+            self.close_left().await;
             self.write_back_aged().await;
             _ = self.settle_journal_some(CUTS_AT_ONCE).await;
             if !look.is_multiple_of(LOOKS_TO_A_SYNC) {

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 
+use futures_util::FutureExt;
 use holdfast_device::ExtentKind;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 
 use super::*;
 use crate::integrity::Integrity;
 use crate::quota::{self, Subject};
-use crate::service::{FileKind, FileService, NewFile, SetAttributes, Time};
+use crate::service::{FileKind, FileService, NewFile, Remove, SetAttributes, Time};
 use crate::store::{Format, Settings};
 use crate::volume::{VolumeFormat, WallClock};
 
@@ -308,4 +309,101 @@ fn a_request_that_is_given_up_is_brought_to_its_end_and_a_close_waits_for_it() {
         assert_eq!(world.disk.peek(0, 1).len(), 1);
     });
     ran.expect("powered");
+}
+
+impl World {
+    async fn unlink(&self, name: &str) {
+        let removed = self.volume.remove(&self.caller, self.volume.root(), name.as_bytes(), Remove::File).await;
+        removed.expect("removed");
+    }
+
+    async fn is_there(&self, id: FileId) -> bool {
+        self.volume.stat(id).await.is_ok()
+    }
+}
+
+#[test]
+fn the_volume_closes_a_disk_that_is_dropped() {
+    with(async |world| {
+        let object = world.object("disk", 8 * BLOCK).await;
+        let id = object.file();
+        object.write(0, pattern(1, 8 * BLOCK), Durability::Durable).await.expect("written");
+        world.unlink("disk").await;
+        drop(object);
+        assert!(world.is_there(id).await && world.volume.open.handles(id.number) == 1, "nothing is closed by a drop");
+        world.volume.sync().await.expect("it lasts");
+        assert!(!world.is_there(id).await, "it had no name");
+        assert_eq!(world.volume.open.handles(id.number), 0);
+
+        // Who makes a file a disk closes it first, too.
+        let object = world.object("other", 8 * BLOCK).await;
+        let id = object.file();
+        world.unlink("other").await;
+        drop(object);
+        let third = world.object("third", 8 * BLOCK).await;
+        assert!(!world.is_there(id).await);
+        drop(third);
+        world.volume.shut_down().await.expect("closed");
+        assert!(!world.volume.open.are_used());
+    });
+}
+
+#[test]
+fn a_close_that_is_given_up_is_ended_by_another_one_or_by_the_volume() {
+    for closes_again in [true, false] {
+        let sim = Sim::new(4);
+        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
+        let ran = sim.run(async move {
+            let device: Arc<dyn Device> = disk.clone();
+            let store = Format { volume: Uuid::from_u128(5), log_bytes: None };
+            let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
+            Volume::format(&device, format, Time::default()).await.expect("formatted");
+            let world = World { volume: open(&disk).await, disk, caller: Caller::default() };
+            let object = world.object("disk", 8 * BLOCK).await;
+            let id = object.file();
+            world.unlink("disk").await;
+            let writing = object.write(0, pattern(1, 2 * BLOCK), Durability::Durable);
+            assert!(object.close().now_or_never().is_none(), "a write is under way");
+            drop(writing);
+            let left = LEFT.with_borrow_mut(std::mem::take);
+            assert_eq!(left.len(), 1);
+            if closes_again {
+                futures_util::future::join(object.close(), left.into_iter().next().expect("one"))
+                    .await
+                    .0
+                    .expect("closed");
+                assert!(!world.is_there(id).await && world.volume.block_objects().is_empty());
+                object.close().await.expect("closed twice is closed");
+                drop(object);
+            } else {
+                drop(object);
+                world.volume.sync().await.expect("it lasts");
+                assert!(world.is_there(id).await, "the write goes on");
+                assert_eq!(world.volume.block_objects(), [id], "so does the disk");
+                for one in left {
+                    one.await;
+                }
+                assert!(world.volume.block_objects().is_empty());
+                world.volume.sync().await.expect("it lasts");
+            }
+            assert!(!world.is_there(id).await && !world.volume.open.are_used());
+            assert_eq!(world.volume.scan().await, Ok(Vec::new()));
+        });
+        ran.expect("powered");
+    }
+}
+
+#[test]
+fn a_disk_that_is_dropped_late_leaves_the_next_one_of_its_file_alone() {
+    with(async |world| {
+        let object = world.object("disk", 8 * BLOCK).await;
+        let id = object.file();
+        object.close().await.expect("closed");
+        let next = world.attach(id).await.expect("it is a disk again");
+        drop(object);
+        assert_eq!(world.volume.block_objects(), [id]);
+        assert_eq!(world.attach(id).await.err().expect("it is one").kind, ErrorKind::Busy);
+        next.close().await.expect("closed");
+        assert!(!world.volume.open.are_used());
+    });
 }
