@@ -20,7 +20,6 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 
-use crate::QUOTA_TREE;
 use crate::delayed::EXTENTS_OF_NODE;
 use crate::descriptors::{Descriptors, Pending};
 use crate::error::{ErrorKind, VolumeError};
@@ -30,6 +29,7 @@ use crate::quota::Enforce;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
 use crate::tree::{Child, Look, Missing, PlaceCell, Tree};
+use crate::{OWNER_TREE, QUOTA_TREE};
 
 /// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
 const NODES_OF_OPERATION: usize = 12;
@@ -350,6 +350,10 @@ impl<'a> View<'a> {
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
             derived.kept.iter().for_each(|(death, kept, dropped)| store.snapshots.count(*death, *kept, *dropped));
             derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
+        }
+        if store.recount.is_on() {
+            let of_owners = all().filter(|operation| operation.tree == OWNER_TREE);
+            store.recount.follow(of_owners, |key| self.before(OWNER_TREE, key, need));
         }
         let mut left = all();
         while let Some(Operation { tree, key, value }) = left.next() {

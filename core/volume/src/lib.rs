@@ -45,6 +45,7 @@
 //!  quota.rs       limits, and what is taken of them
 //!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
 //!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
+//!  recount.rs     what they keep counted anew in use
 //!  reclaim.rs     what no snapshot has any more given back    references.rs   who has blocks that are shared
 //!  cloning.rs     ranges of files that get blocks of others   sharing.rs      what follows when files share blocks
 //!  cloning_past.rs  the same of blocks that a snapshot has    relocate_shared.rs  blocks that are shared moved for all
@@ -122,6 +123,7 @@ mod read;
 mod rebuild;
 mod reclaim;
 mod record;
+mod recount;
 mod references;
 mod reinherit;
 mod relocate;

@@ -33,6 +33,7 @@ use crate::log::Log;
 use crate::media::Media;
 use crate::page::NodeRef;
 use crate::quota::Ledger;
+use crate::recount::Recount;
 use crate::replay::Replayed;
 use crate::rooms::{Rooms, Stored};
 use crate::snapshots::{self, Snapshots};
@@ -151,6 +152,7 @@ impl Store {
             files: AtomicI64::new(0),
             ledger: Ledger::default(),
             snapshots: Snapshots::default(),
+            recount: Recount::default(),
             descriptors: Arc::default(),
             journal: Journal::default(),
             watches: Arc::default(),

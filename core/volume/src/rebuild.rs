@@ -120,8 +120,15 @@ impl Store {
     /// Takes a damaged node out of its tree; false if it is not there any more, or not in memory to be rewritten.
     pub(crate) async fn graft(&self, tree: u8, address: u64, low: &[u8], how: Graft) -> Result<bool, VolumeError> {
         self.check_failed()?;
-        self.attempt(&[tree], Need::Sure, |mut view, _| Ok(view.tree(tree).graft(address, low, how, &self.cache)?))
-            .await
+        let graft = |mut view: View<'_>| {
+            let is_done = view.tree(tree).graft(address, low, how, &self.cache)?;
+            if is_done && how == Graft::Empty && tree == OWNER_TREE {
+                // What was counted of it may be gone.
+                self.recount.give_up();
+            }
+            Ok(is_done)
+        };
+        self.attempt(&[tree], Need::Sure, |view, _| graft(view)).await
     }
 }
 

@@ -41,6 +41,7 @@ use facts::{Facts, Told, is_read};
 pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
 use kept::KeptTally;
+pub(crate) use kept::kept_of;
 use sums::Sums;
 pub use walk::ScanProgress;
 use walk::Walked;

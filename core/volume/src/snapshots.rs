@@ -319,6 +319,24 @@ impl Snapshots {
         table.changed.insert(death);
     }
 
+    /// Holds what is told to be kept against what was found, and against what the newest cut wrote, and has the next one
+    /// write what differs; answers whether anything did.
+    pub fn put_right(&self, found: &BTreeMap<u64, u64>, stored: &BTreeMap<u64, u64>) -> bool {
+        let mut table = held(&self.table);
+        let ends: BTreeSet<u64> = found.keys().chain(stored.keys()).chain(table.kept.keys()).copied().collect();
+        let of = |side: &BTreeMap<u64, u64>, end| side.get(&end).copied().unwrap_or_default();
+        let mut was_wrong = false;
+        for end in ends {
+            let (is, told) = (of(found, end), of(&table.kept, end));
+            if is != told || of(stored, end) != told && !table.changed.contains(&end) {
+                table.kept.insert(end, is);
+                table.changed.insert(end);
+                was_wrong = true;
+            }
+        }
+        was_wrong
+    }
+
     /// Nodes that the next cut may change for them.
     pub fn nodes_to_come(&self) -> usize {
         let table = held(&self.table);

@@ -29,6 +29,7 @@ use crate::log::{Log, Synced};
 use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::Ledger;
+use crate::recount::Recount;
 use crate::rooms::Rooms;
 use crate::snapshots::Snapshots;
 use crate::superblock::Superblock;
@@ -105,6 +106,8 @@ pub struct Store {
     pub(crate) ledger: Ledger,
     /// Which snapshots there are, and what they keep.
     pub(crate) snapshots: Snapshots,
+    /// What they keep, while it is counted anew.
+    pub(crate) recount: Recount,
     /// The security descriptors that files name; what snapshots have of files names the same.
     pub(crate) descriptors: Arc<Descriptors>,
     /// The change journal.

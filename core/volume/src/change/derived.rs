@@ -8,8 +8,8 @@ use super::{Need, Stop, View};
 use crate::extent::{Extent, without};
 use crate::quota::Shift;
 use crate::record::Share;
-use crate::references::{Reference, Whose};
-use crate::scan::Owner;
+use crate::references::Reference;
+use crate::scan::kept_of;
 use crate::sharing::{Owned, Shares};
 use crate::snapshots::Span;
 use crate::transaction::Operation;
@@ -51,12 +51,7 @@ impl View<'_> {
         shares: &mut Shares,
         given_up: &mut Vec<Extent>,
     ) {
-        let found = |value: Option<&[u8]>| match Reference::decode(key) {
-            Some(Reference { blocks, whose: Whose::Snapshots(span), .. }) => value.map(|_| (span, blocks)),
-            Some(_) => None,
-            None => Owner::decode(value?).ok().and_then(|owner| Some((owner.kept?, owner.blocks))),
-        };
-        let (old, new) = (found(before), found(after));
+        let (old, new) = (kept_of(key, before), kept_of(key, after));
         kept.extend(old.map(|(span, blocks)| (span.death, 0, blocks.into())));
         kept.extend(new.map(|(span, blocks)| (span.death, blocks.into(), 0)));
         if let (Some(_), Some(reference)) = (new, Reference::decode(key)) {

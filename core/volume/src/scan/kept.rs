@@ -5,19 +5,26 @@
 //!   tree of snapshots  by the end of spans, so many blocks ──────────┴─▶ equal, as of one checkpoint
 //! ```
 //!
-//! Invariant: what is told too much or too little at a checkpoint is so until it is put right, whatever changes meanwhile:
-//! changes count by how much they differ. So it is put right by as much.
+//! Invariant: a checkpoint has both sides as they were at one moment, so that they are equal unless one is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::VolumeError;
 use crate::page::Page;
 use crate::references::{Reference, Whose};
+use crate::scan::Leaves;
 use crate::scan::facts::Owner;
-use crate::scan::{Leaves, Reach};
-use crate::snapshots;
-use crate::store::Store;
+use crate::snapshots::{self, Span};
 use crate::{OWNER_TREE, SNAPSHOT_TREE};
+
+/// The span and the blocks that an entry of the map of owners keeps, if it keeps any.
+pub(crate) fn kept_of(key: &[u8], value: Option<&[u8]>) -> Option<(Span, u32)> {
+    match Reference::decode(key) {
+        Some(Reference { blocks, whose: Whose::Snapshots(span), .. }) => value.map(|_| (span, blocks)),
+        Some(_) => None,
+        None => Owner::decode(value?).ok().and_then(|owner| Some((owner.kept?, owner.blocks))),
+    }
+}
 
 /// Both sides.
 #[derive(Default)]
@@ -31,15 +38,10 @@ impl KeptTally {
     pub fn entry(&mut self, tree: u8, key: &[u8], value: &[u8]) {
         if tree == SNAPSHOT_TREE {
             self.told.extend(snapshots::told_kept(key, value).filter(|(_, blocks)| *blocks > 0));
-        } else if tree == OWNER_TREE {
-            let kept = match Reference::decode(key) {
-                Some(Reference { blocks, whose: Whose::Snapshots(span), .. }) => Some((span, blocks)),
-                Some(_) => None,
-                None => Owner::decode(value).ok().and_then(|owner| Some((owner.kept?, owner.blocks))),
-            };
-            if let Some((span, blocks)) = kept {
-                *self.found.entry(span.death).or_default() += u64::from(blocks);
-            }
+        } else if tree == OWNER_TREE
+            && let Some((span, blocks)) = kept_of(key, Some(value))
+        {
+            *self.found.entry(span.death).or_default() += u64::from(blocks);
         }
     }
 
@@ -59,24 +61,5 @@ impl Leaves for KeptTally {
             self.entry(tree, key, value);
         }
         Ok(())
-    }
-}
-
-impl Store {
-    /// Counts what is kept for snapshots anew; answers whether it was counted wrong, or nothing where that cannot be known.
-    pub(crate) async fn recount_kept(&self) -> Result<Option<bool>, VolumeError> {
-        let mut newest = self.checkpoint.lock().await;
-        self.write_checkpoint(&mut newest).await?;
-        let mut tally = KeptTally::default();
-        let walked = self.walk(&newest.root, Reach::Newest, &mut tally, &mut |_| ()).await?;
-        if walked.is_partial {
-            return Ok(None);
-        }
-        let wrong = tally.wrong();
-        wrong.iter().for_each(|(end, found, told)| self.snapshots.count(*end, *found, *told));
-        if !wrong.is_empty() {
-            self.write_checkpoint(&mut newest).await?;
-        }
-        Ok(Some(!wrong.is_empty()))
     }
 }

@@ -1,9 +1,15 @@
 //! Verbs of snapshots, and what a snapshot has through damage of the volume.
 
+use std::cell::Cell;
+
+use futures_util::future::join;
+
 use super::*;
 use crate::SNAPSHOT_TREE;
+use crate::checked::tests::Goes;
 use crate::extent::Extent;
 use crate::extents::MAIN;
+use crate::service::SetAttributes;
 use crate::snapshots::Span;
 use crate::store::held;
 use crate::{OWNER_TREE, VolumeError};
@@ -76,6 +82,67 @@ fn what_snapshots_keep_is_counted_anew() {
         assert_eq!(again.repair(&wrong[1]).await, Ok(Repaired::AlreadyGone));
         assert_eq!((again.scan().await, again.kept_bytes()), (Ok(Vec::new()), kept));
         assert_eq!(open(&world.disk).await.kept_bytes(), kept);
+    });
+}
+
+/// Overwrites, makes snapshots and destroys them until that is over; answers how many steps ended before.
+async fn churn(volume: &Volume, data: FileId, is_over: &Cell<bool>) -> u64 {
+    let handle = volume.open(&Caller::default(), data, OPEN).await.expect("opened");
+    let (mut rounds, mut steps) = (0, 0);
+    while !is_over.get() {
+        let name = |round: u64| format!("round {round}");
+        volume.create_snapshot(&name(rounds)).await.expect("made");
+        steps += u64::from(!is_over.get());
+        volume.write(&handle, 0, IoBuf::zeroed(8 * BLOCK).freeze(), 8 * BLOCK).await.expect("written");
+        volume.checkpoint().await.expect("made");
+        if rounds % 2 == 1 {
+            volume.destroy_snapshot(&name(rounds - 1)).await.expect("destroyed");
+            volume.reclaim(&Goes).await.expect("given back");
+        }
+        steps += u64::from(!is_over.get());
+        rounds += 1;
+    }
+    volume.close(handle).await.expect("closed");
+    steps
+}
+
+#[test]
+fn checkpoints_and_changes_go_on_while_what_snapshots_keep_is_counted_anew() {
+    with(async |world| {
+        // So many extents that the map of owners has many leaves.
+        let handle = world.volume.open(&Caller::default(), world.other, OPEN).await.expect("opened");
+        for number in 0..4000 {
+            let at = 2 * number * BLOCK as u64;
+            world.volume.write(&handle, at, IoBuf::zeroed(BLOCK).freeze(), BLOCK).await.expect("written");
+        }
+        world.volume.close(handle).await.expect("closed");
+        let (snapshot, _) = overwritten(world).await;
+        let cut = SetAttributes { size_bytes: Some(0), ..SetAttributes::default() };
+        world.volume.set(&Caller::default(), world.other, &cut).await.expect("cut");
+        world.volume.checkpoint().await.expect("it lasts");
+        let key = [&[2][..], &snapshot.to_be_bytes()].concat();
+        // Too few, so that counting down what is kept would end at none.
+        world.damage(|view| view.put(SNAPSHOT_TREE, key.clone(), 3_u64.to_le_bytes().to_vec())).await;
+        world.volume.shut_down().await.expect("closed");
+        let again = open(&world.disk).await;
+        assert_eq!(again.kept_bytes(), 3 * BLOCK as u64);
+        let is_over = Cell::new(false);
+        let counting = async {
+            let counted = again.store.recount_kept().await;
+            is_over.set(true);
+            counted
+        };
+        let (counted, steps) = join(counting, churn(&again, world.data, &is_over)).await;
+        assert_eq!(counted, Ok(Some(true)));
+        assert!(steps > 1, "{steps} steps ended before the count did");
+        assert_eq!(again.scan().await, Ok(Vec::new()), "it is exact");
+        assert_eq!(again.store.recount_kept().await, Ok(Some(false)));
+        let kept = again.kept_bytes();
+        assert!(kept >= 4000 * BLOCK as u64);
+        again.destroy_snapshot("before").await.expect("destroyed");
+        again.reclaim(&Goes).await.expect("given back");
+        assert!(again.kept_bytes() <= kept - 4000 * BLOCK as u64);
+        assert_eq!(again.scan().await, Ok(Vec::new()));
     });
 }
 
