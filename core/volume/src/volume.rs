@@ -112,6 +112,8 @@ pub struct Volume {
     pub(crate) waiting: Waiting,
     /// Files of which something is noted that there was no room to end.
     pub(crate) late: Mutex<BTreeSet<u64>>,
+    /// Files of which the journal has no room to say that they are closed.
+    pub(crate) unclosed: Mutex<BTreeSet<u64>>,
     clock: WallClock,
     ids: Mutex<Ids>,
     /// Counts changes of files: the number of the opening, then those of this one.
@@ -292,6 +294,7 @@ impl Volume {
             left: LeftHandles::default(),
             waiting: Waiting::default(),
             late: Mutex::default(),
+            unclosed: Mutex::default(),
             clock,
             ids: Mutex::default(),
             changes: AtomicU64::new(0),
@@ -441,6 +444,7 @@ impl Volume {
             }
             let round = look / LOOKS_TO_A_SYNC;
             self.finish_late().await;
+            _ = self.close_unclosed().await;
             // A failure that ends all changes is in the volume, which says why.
             if self.sync().await.is_err() && self.failure().is_some() {
                 return;

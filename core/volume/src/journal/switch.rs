@@ -199,8 +199,7 @@ impl Volume {
                 Ok(())
             });
             match change.await {
-                // The note stays, and the next opening goes by it.
-                Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Corrupt) => Ok(()),
+                Err(error) if self.is_left_noted(number, &error) => Ok(()),
                 closed => closed.map(drop),
             }
         })
@@ -223,11 +222,30 @@ impl Volume {
                 Ok(())
             });
             match change.await {
-                // The note stays, and the next opening goes by it.
-                Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Corrupt) => {}
+                Err(error) if self.is_left_noted(number, &error) => {}
                 closed => _ = closed?,
             }
         }
         Ok(())
+    }
+
+    /// Whether the note of a file stays: the next opening goes by it, and the maintenance before, if there was no room.
+    fn is_left_noted(&self, number: u64, error: &VolumeError) -> bool {
+        if error.kind == ErrorKind::NoSpace {
+            held(&self.unclosed).insert(number);
+        }
+        matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Corrupt)
+    }
+
+    /// Has the journal close what there was no room to close, until there is none again.
+    pub(crate) async fn close_unclosed(&self) -> Result<(), VolumeError> {
+        loop {
+            let Some(number) = held(&self.unclosed).pop_first() else { return Ok(()) };
+            // One that is open again is closed with its last handle.
+            self.note_closed(number).await?;
+            if held(&self.unclosed).contains(&number) {
+                return Ok(());
+            }
+        }
     }
 }

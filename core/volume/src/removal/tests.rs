@@ -11,6 +11,7 @@ use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
+use crate::journal::{JournalRead, Reasons};
 use crate::open_files::Handle;
 use crate::service::{Caller, FileKind, FileService, NewFile, OpenMode, Remove, Time};
 use crate::store::{Format, Settings, held};
@@ -125,5 +126,34 @@ fn a_write_that_finds_no_room_removes_what_there_was_no_room_to_remove() {
         assert!(blocks > room + BLOCKS / 2, "{blocks} blocks were written, {room} were free, and {BLOCKS} late");
         volume.close(handle).await.expect("closed");
         assert_eq!(volume.scan().await, Ok(Vec::new()));
+    });
+}
+
+#[test]
+fn the_maintenance_closes_in_the_journal_what_there_was_no_room_to_close() {
+    with(async |volume, clock| {
+        volume.set_journal(1 << 20).await.expect("switched on");
+        let (caller, root) = (Caller::default(), volume.root());
+        let id = volume.create(&caller, root, b"changed", &NEW).await.expect("created").id;
+        let handle = volume.open(&caller, id, MODE).await.expect("opened");
+        write(&volume, &handle, 0, 1).await.expect("written");
+        volume.sync().await.expect("it lasts");
+        let notes = async || volume.store.range(crate::JOURNAL_TREE, &[0xff], usize::MAX).await.expect("read").len();
+        assert_eq!(notes().await, 1, "it is open and was changed");
+        let taken = take_nodes(&volume).await;
+        volume.close(handle).await.expect("closed, whatever the journal says");
+        assert_eq!(notes().await, 1, "there is no room to say that it is closed");
+        give_nodes(&volume, taken).await;
+        let rest = async {
+            clock.sleep(Duration::from_secs(12)).await;
+            volume.closing.raise();
+        };
+        join(volume.clone().maintain(clock.clone()), rest).await;
+        assert_eq!(notes().await, 0);
+        let journal = volume.journal().expect("it is on").id;
+        let read = volume.read_journal(journal, 0, usize::MAX, Reasons::ALL).await.expect("read");
+        let JournalRead::Records { records, .. } = read else { panic!("{read:?}") };
+        let last = records.last().expect("there are records");
+        assert!(last.file == id && last.reasons.has(Reasons::CLOSE), "{last:?}");
     });
 }
