@@ -74,6 +74,13 @@ impl Use {
     }
 }
 
+/// Whose initiators are to be told of a ground.
+struct Due {
+    open: Arc<OpenPool>,
+    /// Each with the percentage at which it warns.
+    units: Vec<(Arc<Unit>, u8)>,
+}
+
 /// How full a ground is; nothing of one that has all of its room for itself, or is not open.
 fn use_of(open: &OpenPool, ground: Ground) -> Option<Use> {
     match ground {
@@ -113,7 +120,7 @@ impl Engine {
 
     /// Tells initiators of LUNs whose size or room changed.
     pub(crate) async fn look_at_luns(&self) -> ApiResult<()> {
-        let mut due: BTreeMap<(Uuid, Ground), (Arc<OpenPool>, Vec<(Arc<Unit>, u8)>)> = BTreeMap::new();
+        let mut due: BTreeMap<(Uuid, Ground), Due> = BTreeMap::new();
         let usual = self.usual_alerts();
         {
             let mut live = self.live_mut();
@@ -141,13 +148,15 @@ impl Engine {
                         known.alert_percent.or_else(|| usual.get(&known.pool).copied()).unwrap_or(0);
                     if lun.unit.settings().thin && lun.room.is_due(ground, *sequence, threshold_percent) {
                         lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence, threshold_percent };
-                        let of_ground = due.entry((known.pool, ground)).or_insert_with(|| (open.clone(), Vec::new()));
-                        of_ground.1.push((lun.unit.clone(), threshold_percent));
+                        let of_ground = due
+                            .entry((known.pool, ground))
+                            .or_insert_with(|| Due { open: open.clone(), units: Vec::new() });
+                        of_ground.units.push((lun.unit.clone(), threshold_percent));
                     }
                 }
             }
         }
-        for ((_, ground), (open, units)) in due {
+        for ((_, ground), Due { open, units }) in due {
             let found = self.blocking(move || use_of(&open, ground)).await?;
             for (unit, threshold_percent) in units {
                 let room = found.map(|Use { used_bytes, available_bytes }| Room {

@@ -95,7 +95,7 @@ async fn files_on_thin_ground_have_no_more_than_the_pool_can_give() {
         parity: None,
         columns: None,
         interleave_bytes: None,
-        size_bytes: before.available_bytes / 2 >> 20 << 20,
+        size_bytes: (before.available_bytes / 2) >> 20 << 20,
         thin: false,
         journal_bytes: None,
         integrity: None,
