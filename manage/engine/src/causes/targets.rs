@@ -25,13 +25,11 @@ impl Engine {
                 let Some(known) = known else { continue };
                 let object = ObjectRef::new(ObjectKind::Lun, lun.id.to_string(), &lun.name);
                 let pool = ObjectRef::pool(known.pool, "");
-                let space = known.space().map(|space| ObjectRef::space(space, &lun.backing));
+                let ground = known.ground();
                 let effect =
                     if lun.served { "answers with errors where its space cannot be read" } else { "is not served" };
                 let explains = |cause: &&mut Cause| {
-                    let is_below = |one: &Affected| {
-                        one.health == Health::Unhealthy && space.as_ref().is_some_and(|space| one.object.is(space))
-                    };
+                    let is_below = |one: &Affected| one.health == Health::Unhealthy && one.object.is(&ground);
                     (cause.kind == CauseKind::PoolOffline && cause.object.is(&pool))
                         || cause.affects.iter().any(is_below)
                 };

@@ -115,11 +115,11 @@ pub(crate) struct KnownLun {
 }
 
 impl KnownLun {
-    /// The space that it is.
-    pub(crate) fn space(&self) -> Option<Uuid> {
+    /// The space that it is, or the volume of which it is a file.
+    pub(crate) fn ground(&self) -> ObjectRef {
         match self.on {
-            Backing::Space(id) => Some(id),
-            Backing::File { .. } => None,
+            Backing::Space(id) => ObjectRef::space(id, &self.path),
+            Backing::File { volume, .. } => ObjectRef::new(ObjectKind::Volume, volume.to_string(), &self.path),
         }
     }
 

@@ -229,13 +229,25 @@ fn lun_trouble(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun) 
         let cause = format!("LUN {name} refuses initiators: its reservations cannot be read ({why})");
         return bad(cause, format!("'holdfast reservation clear {} {number} --yes' gives them up", target.known.name));
     }
-    let Backing::Space(id) = &known.on else { return (Health::Healthy, Vec::new()) };
-    let space = open.and_then(|open| open.space_with(*id));
+    let (volume, space, what) = match &known.on {
+        Backing::Space(id) => (None, open.and_then(|open| open.space_with(*id)), "space"),
+        Backing::File { volume, .. } => {
+            let found = open.and_then(|open| open.volume_and_space(*volume));
+            let (volume, space) = found.map_or((None, None), |(volume, space)| (Some(volume), space));
+            (volume, space, "the space below")
+        }
+    };
     match space.map_or(0, |space| space.unreadable_rows()) {
-        0 => (Health::Healthy, Vec::new()),
+        0 => match volume.as_ref().and_then(|volume| volume.failure()) {
+            None => (Health::Healthy, Vec::new()),
+            Some(why) => {
+                let cause = format!("LUN {name} takes no writes: the volume of {path} takes no changes: {why}");
+                bad(cause, "see the health of its volume".into())
+            }
+        },
         rows => {
             let cause =
-                format!("LUN {name} answers with errors: {} of space {path} cannot be read", count(rows, "row"));
+                format!("LUN {name} answers with errors: {} of {what} {path} cannot be read", count(rows, "row"));
             let all_there = open.is_some_and(|open| open.pool.pool_disks().iter().all(|disk| disk.in_service()));
             let next =
                 if all_there { "see the health of its space" } else { "attach the missing disks of its pool again" };

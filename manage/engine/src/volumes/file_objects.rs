@@ -439,11 +439,11 @@ impl Engine {
         let paths = self.on_reactor(move || async move { inner.paths_of(file, MOST_NAMES).await }).await?;
         let place = format!("file {}/{}", open.name(), known.name);
         let paths = paths.map_err(|error| match error.kind {
-            ErrorKind::Stale => conflict(&place, "the file is gone", "remove what stands for it"),
+            ErrorKind::Stale => gone(&place, &serving),
             _ => from_volume(&place, &error),
         })?;
         let path = paths.first().map(|path| String::from_utf8_lossy(path).into_owned());
-        let path = path.ok_or_else(|| conflict(&place, "the file is gone", "remove what stands for it"))?;
+        let path = path.ok_or_else(|| gone(&place, &serving))?;
         let object = format!("{place}:{path}");
         if let Some((job, _)) =
             self.jobs.restores(volume).into_iter().find(|(_, above)| paths.iter().any(|path| is_within(path, above)))
@@ -515,6 +515,15 @@ fn no_room(object: &str, error: &VolumeError, size_bytes: u64, free_bytes: u64) 
         format!("its volume has no room for all of its {}: {} are free", ByteSize(size_bytes), ByteSize(free_bytes));
     let next = "choose a smaller size, let the volume grow, or leave it to take room as it is written";
     ApiError::new(Code::NoSpace, object, message, next).at("size_bytes")
+}
+
+/// A file is not found. On a volume that is damaged it may be there, and be found again with the disks of its pool.
+fn gone(place: &str, volume: &Volume) -> ApiError {
+    if volume.is_damaged() {
+        let next = "see the health of its volume; once the disks of its pool are back, export and import the pool";
+        return conflict(place, "its volume is damaged, and the file cannot be found", next);
+    }
+    conflict(place, "the file is gone", "remove what stands for it")
 }
 
 /// Why a file is no disk.

@@ -9,6 +9,7 @@ use holdfast_api::{
     SetQos, SetTarget, Target,
 };
 use holdfast_engine::{Engine, Settings};
+use holdfast_model::Health;
 
 const HOST: &str = "iqn.2000-01.org.example:host";
 const SECRET: &str = "a secret of CHAP";
@@ -419,4 +420,29 @@ async fn what_is_a_lun_of_a_target_whose_name_is_taken_is_neither_destroyed_nor_
     second.destroy_volume("tank/files".into(), true, false).await.unwrap();
     second.destroy_space("tank/vm".into(), true).await.unwrap();
     second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lun_on_a_volume_that_cannot_be_read_is_not_called_healthy() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    with_pool(&engine, &rig, "tank").await;
+    engine.create_space(mirror("tank/ground", 48 * MIB)).await.unwrap();
+    let on_it =
+        CreateVolume { name: "tank/files".into(), on: Some("tank/ground".into()), space: None, case_sensitive: true };
+    engine.create_volume(on_it).await.unwrap();
+    made(&engine, "vm", &[]).await;
+    engine.add_lun("vm".into(), AddLun { size_bytes: Some(MIB), ..lun("tank/files:/disk") }).await.unwrap();
+    assert_eq!(engine.lun("vm", 0).unwrap().health, Health::Healthy);
+    for disk in ["tank1", "tank2"] {
+        std::fs::rename(rig.disk(disk), rig.disk(&format!("{disk}.away"))).unwrap();
+    }
+    let is_told = || engine.lun("vm", 0).unwrap().health == Health::Unhealthy;
+    eventually(&engine, "noticing that nothing can be read", is_told).await;
+    let told = engine.lun("vm", 0).unwrap().conditions;
+    assert!(told[0].cause.contains("cannot be read") && !told[0].next_action.is_empty(), "{told:?}");
+    let causes = engine.status().causes;
+    let affected = |cause: &holdfast_api::Cause| cause.affects.iter().any(|one| one.object.to_string() == "lun vm/0");
+    assert!(causes.iter().any(affected), "{causes:?}");
+    engine.shutdown().await;
 }
