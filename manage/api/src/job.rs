@@ -142,7 +142,7 @@ pub struct Job {
     pub state: JobState,
     /// Bytes that are done.
     pub done_bytes: u64,
-    /// Bytes that are to be done, with those that are.
+    /// Bytes that are to be done, with those that are; 0 as long as nobody knows.
     pub total_bytes: u64,
     /// Bytes done in a second, of late; nothing unless it runs.
     pub rate_bytes_per_second: u64,

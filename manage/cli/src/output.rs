@@ -538,8 +538,10 @@ fn cap(job: &Job) -> String {
 
 /// How much of its work a job did.
 fn progress(job: &Job) -> String {
-    let (done, total) = (job.done_bytes, job.total_bytes);
-    format!("{} of {} ({})", size(done), size(total), percent(done, total))
+    match (job.done_bytes, job.total_bytes) {
+        (done, 0) => format!("{} so far", size(done)),
+        (done, total) => format!("{} of {} ({})", size(done), size(total), percent(done, total)),
+    }
 }
 
 /// How far a job is, in a line.
@@ -561,7 +563,7 @@ impl Shown for Vec<Job> {
                 job.target(),
                 word(&job.state),
                 size(job.done_bytes),
-                size(job.total_bytes),
+                if job.total_bytes == 0 { "-".into() } else { size(job.total_bytes) },
                 percent(job.done_bytes, job.total_bytes),
                 format!("{}/s", size(job.rate_bytes_per_second)),
                 left(job),

@@ -4,7 +4,7 @@
 //!   rate = bytes done since the oldest sample / time since then        a sample a second, the last SAMPLES of them
 //! ```
 //!
-//! Invariant: what is done never exceeds the total that is shown with it.
+//! Invariant: what is done never exceeds the total that is shown with it, where one is known; none is shown where none is.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Nothing done of `total_bytes`.
+    /// Nothing done of `total_bytes`, which are 0 where nobody knows yet.
     pub(super) fn new(total_bytes: u64) -> Self {
         Self { total_bytes: AtomicU64::new(total_bytes), done_bytes: AtomicU64::new(0), samples: Mutex::default() }
     }
@@ -62,9 +62,13 @@ impl Progress {
         self.done_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are to be done. What clients added meanwhile may be done as well, and counts then.
+    /// Bytes that are to be done, 0 as long as nobody knows. What clients added meanwhile may be done as well, and counts
+    /// then.
     pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes.load(Ordering::Relaxed).max(self.done_bytes())
+        match self.total_bytes.load(Ordering::Relaxed) {
+            0 => 0,
+            total => total.max(self.done_bytes()),
+        }
     }
 
     /// Bytes a second, of late.
@@ -95,5 +99,14 @@ mod tests {
         progress.add(4000, Duration::from_secs(41));
         assert_eq!((progress.done_bytes(), progress.total_bytes()), (12_000, 12_000));
         assert!(progress.samples().len() <= SAMPLES);
+    }
+
+    #[test]
+    fn a_total_that_nobody_knows_is_not_what_is_done() {
+        let progress = Progress::new(0);
+        progress.add(100, Duration::ZERO);
+        assert_eq!((progress.done_bytes(), progress.total_bytes()), (100, 0));
+        progress.expect(50);
+        assert_eq!((progress.done_bytes(), progress.total_bytes()), (100, 150));
     }
 }

@@ -245,6 +245,7 @@ impl Jobs {
 
     fn succeed(&self, inner: &mut Inner, id: u64, result: String) {
         let Some(record) = inner.table.end(id, JobState::Done, Some(result.clone())) else { return };
+        record.total_bytes = record.total_bytes.max(record.done_bytes);
         record.done_bytes = record.total_bytes;
         self.events.emit(Severity::Info, &job_object(id), &format!("{} done: {result}", record.spec.title()), "");
     }

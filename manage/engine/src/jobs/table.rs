@@ -80,7 +80,7 @@ impl Record {
             done_bytes: record.done_bytes,
             total_bytes: record.total_bytes,
             rate_bytes_per_second: rate,
-            seconds_left: (rate > 0).then(|| left_bytes.div_ceil(rate)),
+            seconds_left: (rate > 0 && record.total_bytes > 0).then(|| left_bytes.div_ceil(rate)),
             pace: record.pace,
             created: record.created,
             started: record.started,

@@ -1,5 +1,6 @@
 // The words for states and layouts, and the tone in which each is shown.
 import type { Disk, Health, Job, LayoutKind, ObjectRef, Pool, Space } from './api/types';
+import { bytes, percent } from './format';
 
 export type Tone = 'ok' | 'info' | 'warning' | 'error' | 'muted';
 
@@ -90,6 +91,12 @@ const JOBS: Record<Job['kind'], string> = {
 
 export function jobKind(kind: Job['kind']): string {
   return JOBS[kind];
+}
+
+/** How far a job is: of how much is not known of each from its beginning on. */
+export function jobProgress({ done_bytes, total_bytes }: Job): string {
+  if (total_bytes === 0) return `${bytes(done_bytes)} so far`;
+  return `${percent(done_bytes, total_bytes)}: ${bytes(done_bytes)} of ${bytes(total_bytes)}`;
 }
 
 /** What stands before the object of a job where the kind is a title: `Scrub of`, `Count quotas of`. */

@@ -3164,7 +3164,7 @@ export interface components {
             state: components["schemas"]["JobState"];
             /**
              * Format: int64
-             * @description Bytes that are to be done, with those that are.
+             * @description Bytes that are to be done, with those that are; 0 as long as nobody knows.
              */
             total_bytes: number;
         };
