@@ -145,7 +145,26 @@ impl Engine {
         }
         let read_only = if request.read_only { ", read-only" } else { "" };
         self.note(&export_object(&name), &format!("created from space {path}{read_only}"));
+        self.warn_of_both(space.record().uuid, &path.to_string());
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
+    }
+
+    /// Warns where a space is written as a LUN and by an export: each side has caches of its own, and reservations of
+    /// initiators hold nobody off who comes by the export.
+    pub(crate) fn warn_of_both(&self, space: Uuid, path: &str) {
+        let export = {
+            let live = self.live();
+            let found = live.exports.values().find(|export| export.known.space == space && !export.known.read_only);
+            found.map(|export| export.known.name.clone())
+        };
+        if let (Some(export), Some((target, number))) = (export, self.writable_lun_on_space(space)) {
+            let cause = format!(
+                "space {path} is written by initiators as LUN {target}/{number} too, and their reservations do not hold \
+                 off its clients"
+            );
+            let next = "export it read-only, or see to it that one side alone uses it";
+            self.events.emit(Severity::Warning, &export_object(&export), &cause, next);
+        }
     }
 
     /// The export that is asked for, where it is there; refused where it is there and another.

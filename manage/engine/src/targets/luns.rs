@@ -203,6 +203,9 @@ impl Engine {
         let read_only = if known.read_only { ", read-only" } else { "" };
         let what = format!("added: {} in blocks of {}{read_only}", known.path, word(&known.blocks));
         self.note(&after.lun_object(number), &what);
+        if let Backing::Space(space) = known.on {
+            self.warn_of_both(space, &known.path);
+        }
         Ok(LunChanged { changed: true, lun: self.lun(name, number)? })
     }
 
@@ -279,6 +282,13 @@ impl Engine {
     /// `TARGET/NUMBER` of the LUN that stands for a space.
     pub(crate) fn lun_on_space(&self, space: Uuid) -> Option<(String, u16)> {
         self.lun_of(&Backing::Space(space))
+    }
+
+    /// The same of one that initiators may write to.
+    pub(crate) fn writable_lun_on_space(&self, space: Uuid) -> Option<(String, u16)> {
+        let (target, number) = self.lun_on_space(space)?;
+        let is_read_only = self.live().targets.get(&target)?.known.luns.get(&number)?.read_only;
+        (!is_read_only).then_some((target, number))
     }
 
     /// Opens what a LUN stands for, without reservations; no initiator sees it yet.

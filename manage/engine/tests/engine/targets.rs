@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::support::{MIB, Rig, eventually, mirror, pool};
+use crate::support::{MIB, Rig, eventually, export, mirror, pool};
 use holdfast_api::{
-    AddLun, AddPortal, AllowInitiator, ApiError, ChapAccount, Code, CreateFileDisk, CreateSnapshot, CreateTarget,
-    CreateVolume, GrowSpace, HistoryKind, ImportPools, LunBlocks, PortalState, RestoreSnapshot, SetLun, SetPortal,
-    SetQos, SetTarget, Target,
+    AddLun, AddPortal, AllowInitiator, ApiError, ChapAccount, Code, CreateExport, CreateFileDisk, CreateSnapshot,
+    CreateTarget, CreateVolume, GrowSpace, HistoryKind, ImportPools, LunBlocks, PortalState, RestoreSnapshot, SetLun,
+    SetPortal, SetQos, SetTarget, Target,
 };
 use holdfast_engine::{Engine, Settings};
 use holdfast_model::Health;
@@ -444,5 +444,24 @@ async fn a_lun_on_a_volume_that_cannot_be_read_is_not_called_healthy() {
     let causes = engine.status().causes;
     let affected = |cause: &holdfast_api::Cause| cause.affects.iter().any(|one| one.object.to_string() == "lun vm/0");
     assert!(causes.iter().any(affected), "{causes:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_that_is_written_as_a_lun_and_by_an_export_is_warned_of() {
+    let rig = Rig::new();
+    let engine = Engine::start(Settings { nbd_addresses: rig.settings().nbd_addresses, ..settings(&rig, "state") });
+    let engine = engine.await.expect("the engine starts");
+    with_pool(&engine, &rig, "tank").await;
+    made(&engine, "vm", &["tank/vm"]).await;
+    let told = || engine.events().list(0, 1000).iter().filter(|event| event.cause.contains("as LUN vm/0 too")).count();
+    engine.create_export(CreateExport { read_only: true, ..export("tank/vm") }).await.unwrap();
+    assert_eq!(told(), 0, "it is only read");
+    engine.remove_export("vm".into(), None).await.unwrap();
+    engine.create_export(export("tank/vm")).await.unwrap();
+    assert_eq!(told(), 1);
+    engine.remove_lun("vm".into(), 0).await.unwrap();
+    engine.add_lun("vm".into(), lun("tank/vm")).await.unwrap();
+    assert_eq!(told(), 2);
     engine.shutdown().await;
 }
