@@ -46,7 +46,7 @@ test: console
 	@rm -f $(LEFT_OUT)
 	@echo "simulations begin with seed $(HOLDFAST_FROM): repeat this run with HOLDFAST_FROM=$(HOLDFAST_FROM) make test"
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) RUST_TEST_THREADS=$(THREADS) \
-		$(CARGO) test --workspace
+		$(CARGO) test --workspace --no-fail-fast
 	scripts/api-fuzz.sh $(DAEMON)
 	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm test
 	scripts/fuzz-short.sh
