@@ -539,7 +539,7 @@ fn cap(job: &Job) -> String {
 /// How much of its work a job did.
 fn progress(job: &Job) -> String {
     match (job.done_bytes, job.total_bytes) {
-        (done, 0) => format!("{} so far", size(done)),
+        (done, 0) => size(done),
         (done, total) => format!("{} of {} ({})", size(done), size(total), percent(done, total)),
     }
 }

@@ -95,7 +95,7 @@ export function jobKind(kind: Job['kind']): string {
 
 /** How far a job is: of how much is not known of each from its beginning on. */
 export function jobProgress({ done_bytes, total_bytes }: Job): string {
-  if (total_bytes === 0) return `${bytes(done_bytes)} so far`;
+  if (total_bytes === 0) return `${bytes(done_bytes)} done`;
   return `${percent(done_bytes, total_bytes)}: ${bytes(done_bytes)} of ${bytes(total_bytes)}`;
 }
 
