@@ -275,14 +275,7 @@ fn quotas_and_full_volumes_refuse_for_want_of_room() {
 
 #[test]
 fn a_request_that_is_given_up_is_brought_to_its_end_and_a_close_waits_for_it() {
-    let sim = Sim::new(3);
-    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
-    let ran = sim.run(async move {
-        let device: Arc<dyn Device> = disk.clone();
-        let store = Format { volume: Uuid::from_u128(5), log_bytes: None };
-        let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
-        Volume::format(&device, format, Time::default()).await.expect("formatted");
-        let world = World { volume: open(&disk).await, disk, caller: Caller::default() };
+    with(async |world| {
         let object = world.object("disk", 8 * BLOCK).await;
         let id = object.file();
         let writing = object.write(0, pattern(1, 2 * BLOCK), Durability::Durable);
@@ -308,7 +301,6 @@ fn a_request_that_is_given_up_is_brought_to_its_end_and_a_close_waits_for_it() {
         assert_eq!(gone.expect_err("it is closed").kind, IoErrorKind::Gone);
         assert_eq!(world.disk.peek(0, 1).len(), 1);
     });
-    ran.expect("powered");
 }
 
 impl World {
@@ -351,14 +343,7 @@ fn the_volume_closes_a_disk_that_is_dropped() {
 #[test]
 fn a_close_that_is_given_up_is_ended_by_another_one_or_by_the_volume() {
     for closes_again in [true, false] {
-        let sim = Sim::new(4);
-        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
-        let ran = sim.run(async move {
-            let device: Arc<dyn Device> = disk.clone();
-            let store = Format { volume: Uuid::from_u128(5), log_bytes: None };
-            let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
-            Volume::format(&device, format, Time::default()).await.expect("formatted");
-            let world = World { volume: open(&disk).await, disk, caller: Caller::default() };
+        with(async move |world| {
             let object = world.object("disk", 8 * BLOCK).await;
             let id = object.file();
             world.unlink("disk").await;
@@ -389,7 +374,6 @@ fn a_close_that_is_given_up_is_ended_by_another_one_or_by_the_volume() {
             assert!(!world.is_there(id).await && !world.volume.open.are_used());
             assert_eq!(world.volume.scan().await, Ok(Vec::new()));
         });
-        ran.expect("powered");
     }
 }
 

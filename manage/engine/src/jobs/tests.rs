@@ -10,16 +10,18 @@ mod waiting;
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind,
-    JobPace, JobPriority, LayoutKind, ReplaceDisk, SetPace, Severity,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, CreateVolume, DiskRef, EvacuateDisk, ImportPools,
+    JobKind, JobPace, JobPriority, LayoutKind, ReplaceDisk, SetPace, Severity,
 };
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{ByteSize, DiskDetail, DiskState, ObjectKind};
+use holdfast_volume::Volume;
 
 use super::*;
 use crate::{Engine, Settings, StartError};
 
 const MIB: u64 = 1 << 20;
+pub(crate) const VOLUME: &str = "tank/files";
 /// So slow that a scrub of the rig's spaces does not end by itself.
 const SLOW: SetPace = SetPace { priority: None, cap_bytes_per_second: Some(MIB) };
 
@@ -79,23 +81,40 @@ impl Rig {
         }
         engine
     }
+
+    /// An engine with such a pool, and the volume [`VOLUME`] of 64 MiB on it.
+    pub(crate) async fn with_volume(&self) -> Arc<Engine> {
+        let engine = self.with_spaces(&[]).await;
+        let (name, space) = (VOLUME.into(), Some(mirror(VOLUME, 64 * MIB)));
+        engine.create_volume(CreateVolume { name, space, on: None, case_sensitive: false }).await.unwrap();
+        engine
+    }
 }
 
-async fn make_full(engine: &Arc<Engine>, name: &str) {
-    let request = CreateSpace {
+/// The volume of [`Rig::with_volume`].
+pub(crate) fn volume(engine: &Engine) -> Arc<Volume> {
+    let (open, known) = engine.open_volume_at(VOLUME).unwrap();
+    open.volume_of(known.id).unwrap()
+}
+
+fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
+    CreateSpace {
         name: name.into(),
         layout: LayoutKind::Mirror,
         copies: None,
         parity: None,
         columns: None,
         interleave_bytes: None,
-        size_bytes: 16 * MIB,
+        size_bytes,
         thin: false,
         journal_bytes: None,
         integrity: None,
         enclosure_aware: false,
-    };
-    engine.create_space(request).await.unwrap();
+    }
+}
+
+async fn make_full(engine: &Arc<Engine>, name: &str) {
+    engine.create_space(mirror(name, 16 * MIB)).await.unwrap();
     fill(engine, name).await;
 }
 

@@ -8,7 +8,6 @@ use holdfast_volume::service::{
 };
 use serde_json::Value;
 
-use super::restoring::{NAME, volume, with_volume};
 use super::*;
 
 const SDDL: &str = "O:BAG:BAD:P(D;;WD;;;S-1-5-21-1-2-3-1001)(A;OICI;FA;;;BA)";
@@ -16,7 +15,7 @@ const SDDL: &str = "O:BAG:BAD:P(D;;WD;;;S-1-5-21-1-2-3-1001)(A;OICI;FA;;;BA)";
 #[tokio::test(flavor = "multi_thread")]
 async fn descriptors_attributes_and_streams_are_in_the_copy() {
     let rig = Rig::new();
-    let engine = with_volume(&rig).await;
+    let engine = rig.with_volume().await;
     let asked = volume(&engine);
     let made = engine.on_reactor(move || async move {
         let (caller, root) = (Caller::default(), asked.root());
@@ -41,7 +40,7 @@ async fn descriptors_attributes_and_streams_are_in_the_copy() {
     });
     made.await.unwrap().unwrap();
     let to = rig.path("rescued").display().to_string();
-    let id = engine.salvage_volume(NAME.into(), to.clone(), false, SetPace::default()).await.unwrap().job.id;
+    let id = engine.salvage_volume(VOLUME.into(), to.clone(), false, SetPace::default()).await.unwrap().job.id;
     let done = until_in(&engine, id, JobState::Done).await;
     assert!(done.result.as_deref().is_some_and(|result| result.contains("nothing is missing")), "{done:?}");
     let report: Value = serde_json::from_slice(&std::fs::read(format!("{to}/report.json")).unwrap()).unwrap();

@@ -1,40 +1,11 @@
 //! Restores that are cut short, taken up again, and fail half-way.
 
-use holdfast_api::{CreateSnapshot, CreateVolume, LunBlocks, Qos, RestoreSnapshot};
+use holdfast_api::{CreateSnapshot, LunBlocks, Qos, RestoreSnapshot};
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode};
-use holdfast_volume::{ErrorKind, Volume, VolumeError};
+use holdfast_volume::{ErrorKind, VolumeError};
 
 use super::*;
 use crate::targets::{Backing, KnownLun, KnownTarget, LiveTarget};
-
-pub(super) const NAME: &str = "tank/files";
-
-pub(super) async fn with_volume(rig: &Rig) -> Arc<Engine> {
-    let engine = rig.with_spaces(&[]).await;
-    let space = CreateSpace {
-        name: NAME.into(),
-        layout: LayoutKind::Mirror,
-        copies: None,
-        parity: None,
-        columns: None,
-        interleave_bytes: None,
-        size_bytes: 64 * MIB,
-        thin: false,
-        journal_bytes: None,
-        integrity: None,
-        enclosure_aware: false,
-    };
-    engine
-        .create_volume(CreateVolume { name: NAME.into(), space: Some(space), on: None, case_sensitive: false })
-        .await
-        .unwrap();
-    engine
-}
-
-pub(super) fn volume(engine: &Engine) -> Arc<Volume> {
-    let (open, known) = engine.open_volume_at(NAME).unwrap();
-    open.volume_of(known.id).unwrap()
-}
 
 /// Has files `f0` … of the root be of so many bytes of one value each.
 async fn fill(engine: &Arc<Engine>, files: u8, len: usize, value: u8) {
@@ -94,22 +65,22 @@ fn values(files: u8, value: u8) -> Vec<Vec<u8>> {
 
 async fn restore(engine: &Arc<Engine>, pace: SetPace) -> u64 {
     let request = RestoreSnapshot { path: "/".into(), to: None, keep: true, pace };
-    engine.restore_snapshot(NAME.into(), "s".into(), request, true).await.unwrap().job.id
+    engine.restore_snapshot(VOLUME.into(), "s".into(), request, true).await.unwrap().job.id
 }
 
 fn kept(engine: &Engine) -> Vec<String> {
-    let names = engine.snapshots(NAME).unwrap().into_iter().map(|one| one.name);
+    let names = engine.snapshots(VOLUME).unwrap().into_iter().map(|one| one.name);
     names.filter(|name| name.starts_with("before-restore-")).collect()
 }
 
 async fn snapshot(engine: &Arc<Engine>) {
-    engine.create_snapshot(NAME.into(), CreateSnapshot { name: "s".into() }).await.unwrap();
+    engine.create_snapshot(VOLUME.into(), CreateSnapshot { name: "s".into() }).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_there_before_is_kept_over_restarts_until_the_restore_has_ended() {
     let rig = Rig::new();
-    let mut engine = with_volume(&rig).await;
+    let mut engine = rig.with_volume().await;
     fill(&engine, 6, 2 * MIB as usize, 10).await;
     snapshot(&engine).await;
     fill(&engine, 6, 2 * MIB as usize, 90).await;
@@ -119,7 +90,7 @@ async fn what_was_there_before_is_kept_over_restarts_until_the_restore_has_ended
     let [keep] = &names[..] else { panic!("{names:?}") };
     for round in 0..2 {
         for (name, why) in [("s", "restores files from it"), (&**keep, "keeps in it what was there before")] {
-            let refused = engine.destroy_snapshot(NAME.into(), name.into(), true).await.unwrap_err();
+            let refused = engine.destroy_snapshot(VOLUME.into(), name.into(), true).await.unwrap_err();
             assert!(refused.code == Code::Conflict && refused.message.contains(why), "round {round}: {refused}");
         }
         engine.shutdown().await;
@@ -132,18 +103,18 @@ async fn what_was_there_before_is_kept_over_restarts_until_the_restore_has_ended
     assert_eq!(held(&engine, None, 6).await, values(6, 10));
     assert_eq!(held(&engine, Some(keep.clone()), 6).await, values(6, 90), "nothing of what was restored is in it");
     assert_eq!(&kept(&engine), &names, "one, however often it was taken up again");
-    assert!(engine.destroy_snapshot(NAME.into(), keep.clone(), true).await.unwrap().changed);
+    assert!(engine.destroy_snapshot(VOLUME.into(), keep.clone(), true).await.unwrap().changed);
     engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_half_restored_is_not_kept_as_what_was_there_before() {
     let rig = Rig::new();
-    let mut engine = with_volume(&rig).await;
+    let mut engine = rig.with_volume().await;
     fill(&engine, 6, 2 * MIB as usize, 10).await;
     snapshot(&engine).await;
     let taken = CreateSnapshot { name: "before-restore-mine".into() };
-    let refused = engine.create_snapshot(NAME.into(), taken).await.unwrap_err();
+    let refused = engine.create_snapshot(VOLUME.into(), taken).await.unwrap_err();
     assert!(refused.message.contains("are those of what restores keep"), "{refused}");
     fill(&engine, 6, 2 * MIB as usize, 90).await;
     let id = restore(&engine, capped(2 * MIB)).await;
@@ -166,7 +137,7 @@ async fn what_is_half_restored_is_not_kept_as_what_was_there_before() {
 async fn a_restore_that_fails_says_what_is_restored_and_what_is_not() {
     const FILES: u8 = 7;
     let rig = Rig::new();
-    let engine = with_volume(&rig).await;
+    let engine = rig.with_volume().await;
     fill(&engine, FILES, 2 * MIB as usize, 10).await;
     snapshot(&engine).await;
     fill(&engine, FILES, 2 * MIB as usize, 90).await;
@@ -210,7 +181,7 @@ async fn a_restore_that_fails_says_what_is_restored_and_what_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restore_that_is_taken_up_again_leaves_files_alone_that_became_luns() {
     let rig = Rig::new();
-    let mut engine = with_volume(&rig).await;
+    let mut engine = rig.with_volume().await;
     fill(&engine, 6, 2 * MIB as usize, 10).await;
     snapshot(&engine).await;
     fill(&engine, 6, 2 * MIB as usize, 90).await;
@@ -221,7 +192,7 @@ async fn a_restore_that_is_taken_up_again_leaves_files_alone_that_became_luns() 
     drop(engine);
     engine = rig.start().await;
     let volume = volume(&engine);
-    let (on, pool) = (volume.id(), engine.open_volume_at(NAME).unwrap().0.pool.id());
+    let (on, pool) = (volume.id(), engine.open_volume_at(VOLUME).unwrap().0.pool.id());
     let asked = volume.clone();
     let file = engine.on_reactor(move || async move { id_of(&asked, b"f5").await }).await.unwrap().unwrap();
     // One that is not served, as one of which something is amiss; its file is no disk now.

@@ -1,14 +1,13 @@
 //! Files of a real engine's volume as disks: made, shared, kept from everybody else, and given back.
 
-use holdfast_api::{CreateSnapshot, CreateSpace, CreateVolume, JobState, LayoutKind, RestoreSnapshot, SetPace};
+use holdfast_api::{CreateSnapshot, JobState, RestoreSnapshot, SetPace};
 use holdfast_device::{Device, Durability, IoBuf};
 use holdfast_volume::service::Caller;
 
 use super::*;
-use crate::jobs::tests::Rig;
+use crate::jobs::tests::{Rig, VOLUME};
 
 const MIB: u64 = 1 << 20;
-const NAME: &str = "tank/files";
 const SPARSE: Option<NewDisk> = Some(NewDisk { size_bytes: 4 * MIB, allocates: false });
 
 struct Scene {
@@ -19,23 +18,8 @@ struct Scene {
 
 impl Scene {
     async fn new(rig: &Rig) -> Self {
-        let engine = rig.with_spaces(&[]).await;
-        let space = CreateSpace {
-            name: NAME.into(),
-            layout: LayoutKind::Mirror,
-            copies: None,
-            parity: None,
-            columns: None,
-            interleave_bytes: None,
-            size_bytes: 64 * MIB,
-            thin: false,
-            journal_bytes: None,
-            integrity: None,
-            enclosure_aware: false,
-        };
-        let request = CreateVolume { name: NAME.into(), space: Some(space), on: None, case_sensitive: false };
-        engine.create_volume(request).await.unwrap();
-        let (open, known) = engine.open_volume_at(NAME).unwrap();
+        let engine = rig.with_volume().await;
+        let (open, known) = engine.open_volume_at(VOLUME).unwrap();
         let volume = open.volume_of(known.id).unwrap();
         Self { engine, open, volume }
     }
@@ -174,7 +158,7 @@ async fn a_volume_is_neither_destroyed_nor_taken_away_while_files_of_it_are_disk
     let found = scene.make("tank/files:/disk").await;
     let disk = scene.attach(&found).await.unwrap();
     scene.fill(&disk, 3).await;
-    let refused = engine.destroy_volume(NAME.into(), true, true).await.unwrap_err();
+    let refused = engine.destroy_volume(VOLUME.into(), true, true).await.unwrap_err();
     assert!(refused.message.contains("clients use /disk as a disk"), "{refused}");
     let refused = crate::volumes::take_away(open, found.volume, true).await.unwrap_err();
     assert!(refused.message.contains("clients use /disk as a disk"), "{refused}");
@@ -263,7 +247,7 @@ async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
         .unwrap();
     let found = scene.make("tank/files:/dir/below/disk").await;
     scene.engine.find_file("tank/files:/other", SPARSE).await.unwrap();
-    engine.create_snapshot(NAME.into(), CreateSnapshot { name: "then".into() }).await.unwrap();
+    engine.create_snapshot(VOLUME.into(), CreateSnapshot { name: "then".into() }).await.unwrap();
     let disk = scene.attach(&found).await.unwrap();
     scene.fill(&disk, 9).await;
     let file = found.file;
@@ -278,7 +262,7 @@ async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
     let restore = |path: &str, to: Option<&str>| {
         let request =
             RestoreSnapshot { path: path.into(), to: to.map(Into::into), keep: false, pace: SetPace::default() };
-        engine.restore_snapshot(NAME.into(), "then".into(), request, true)
+        engine.restore_snapshot(VOLUME.into(), "then".into(), request, true)
     };
     for path in ["/", "/dir", "/dir/below", "/dir/below/disk"] {
         let refused = restore(path, None).await.unwrap_err();

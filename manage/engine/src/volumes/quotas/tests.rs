@@ -1,15 +1,14 @@
 use std::time::Duration;
 
-use holdfast_api::{Code, CreateSpace, CreateVolume, LayoutKind};
+use holdfast_api::Code;
 use holdfast_device::IoBuf;
 use holdfast_model::Health;
 use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, OpenMode};
 
 use super::*;
-use crate::jobs::tests::Rig;
+use crate::jobs::tests::{Rig, VOLUME, volume};
 
 const MIB: u64 = 1 << 20;
-const NAME: &str = "tank/files";
 
 fn of(path: Option<&str>, user: Option<&str>, hard_bytes: u64) -> SetVolumeQuota {
     SetVolumeQuota {
@@ -22,7 +21,7 @@ fn of(path: Option<&str>, user: Option<&str>, hard_bytes: u64) -> SetVolumeQuota
 
 async fn settled(engine: &Engine) -> Vec<VolumeQuota> {
     for _ in 0..500 {
-        let quotas = engine.volume_quotas(NAME, false).await.unwrap();
+        let quotas = engine.volume_quotas(VOLUME, false).await.unwrap();
         if quotas.iter().all(|quota| quota.state == QuotaState::Settled) {
             return quotas;
         }
@@ -34,25 +33,8 @@ async fn settled(engine: &Engine) -> Vec<VolumeQuota> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_is_set_counted_held_told_and_removed() {
     let rig = Rig::new();
-    let engine = rig.with_spaces(&[]).await;
-    let space = CreateSpace {
-        name: NAME.into(),
-        layout: LayoutKind::Mirror,
-        copies: None,
-        parity: None,
-        columns: None,
-        interleave_bytes: None,
-        size_bytes: 64 * MIB,
-        thin: false,
-        journal_bytes: None,
-        integrity: None,
-        enclosure_aware: false,
-    };
-    let request = CreateVolume { name: NAME.into(), space: Some(space), on: None, case_sensitive: false };
-    engine.create_volume(request).await.unwrap();
-    let (open, known) = engine.open_volume_at(NAME).unwrap();
-    let volume = open.volume_of(known.id).unwrap();
-    let files = volume.clone();
+    let engine = rig.with_volume().await;
+    let files = volume(&engine);
     let filled = engine.on_reactor(move || async move {
         let new = NewFile { kind: FileKind::Directory, mode: 0o777, target: b"" };
         let dir = files.create(&Caller::default(), files.root(), b"dir", &new).await?.id;
@@ -70,19 +52,19 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
     });
     filled.await.unwrap().unwrap();
 
-    let answer = engine.set_volume_quota(NAME.into(), of(Some("/dir/"), None, 6 * MIB)).await.unwrap();
+    let answer = engine.set_volume_quota(VOLUME.into(), of(Some("/dir/"), None, 6 * MIB)).await.unwrap();
     assert!(answer.changed && answer.job.is_some(), "{answer:?}");
     assert_eq!(answer.quota.map(|quota| (quota.kind, quota.name)), Some((QuotaKind::Tree, "/dir".into())));
-    let other = engine.set_volume_quota(NAME.into(), of(None, Some("8"), MIB)).await.unwrap();
+    let other = engine.set_volume_quota(VOLUME.into(), of(None, Some("8"), MIB)).await.unwrap();
     assert_eq!((other.changed, other.job), (true, None), "the job counts a directory tree, not the user");
-    let other = engine.remove_volume_quota(NAME.into(), of(None, Some("8"), MIB)).await.unwrap();
+    let other = engine.remove_volume_quota(VOLUME.into(), of(None, Some("8"), MIB)).await.unwrap();
     assert_eq!((other.changed, other.job), (true, None));
     let quotas = settled(&engine).await;
     assert_eq!((quotas.len(), quotas[0].used_bytes, quotas[0].used_files), (1, 6 * MIB, 2));
-    let answer = engine.set_volume_quota(NAME.into(), of(None, Some("7"), 100 * MIB)).await.unwrap();
+    let answer = engine.set_volume_quota(VOLUME.into(), of(None, Some("7"), 100 * MIB)).await.unwrap();
     assert_eq!(answer.quota.map(|quota| (quota.id, quota.used_bytes)), Some((Some(7), 6 * MIB)));
-    assert_eq!(engine.volume_quotas(NAME, true).await.unwrap().len(), 5, "with users and groups that have none");
-    let view = engine.volume(NAME).unwrap();
+    assert_eq!(engine.volume_quotas(VOLUME, true).await.unwrap().len(), 5, "with users and groups that have none");
+    let view = engine.volume(VOLUME).unwrap();
     assert_eq!(view.health, Health::Warning);
     assert!(view.conditions[0].cause.contains("directory tree /dir at 100 %"), "{:?}", view.conditions);
 
@@ -95,26 +77,25 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
         (of(None, Some("0"), MIB), Code::Invalid, None),
         (of(None, Some("7"), 0), Code::Invalid, None),
     ] {
-        let refused = engine.set_volume_quota(NAME.into(), request).await.unwrap_err();
+        let refused = engine.set_volume_quota(VOLUME.into(), request).await.unwrap_err();
         assert_eq!((refused.code, refused.field.as_deref()), (code, field), "{refused}");
     }
     // After a start, too, it is known where trees are.
-    drop((open, volume));
     engine.shutdown().await;
     drop(engine);
     let engine = rig.start().await;
-    let view = engine.volume(NAME).unwrap();
+    let view = engine.volume(VOLUME).unwrap();
     assert!(view.conditions[0].cause.contains("directory tree /dir at 100 %"), "{:?}", view.conditions);
-    let refused = engine.remove_volume_quota(NAME.into(), of(Some("/none"), None, 0)).await.unwrap_err();
+    let refused = engine.remove_volume_quota(VOLUME.into(), of(Some("/none"), None, 0)).await.unwrap_err();
     assert_eq!((refused.code, refused.field.as_deref()), (Code::NotFound, Some("path")), "{refused}");
     for (request, was_there) in [(of(Some("/dir"), None, 0), true), (of(Some("/dir"), None, 0), false)] {
-        let removed = engine.remove_volume_quota(NAME.into(), request).await.unwrap();
+        let removed = engine.remove_volume_quota(VOLUME.into(), request).await.unwrap();
         assert_eq!((removed.changed, removed.quota), (was_there, None));
     }
     settled(&engine).await;
-    let removed = engine.remove_volume_quota(NAME.into(), of(None, Some("7"), 0)).await.unwrap();
+    let removed = engine.remove_volume_quota(VOLUME.into(), of(None, Some("7"), 0)).await.unwrap();
     assert!(removed.changed);
-    assert_eq!(engine.volume_quotas(NAME, false).await.unwrap(), []);
-    assert_eq!(engine.volume(NAME).unwrap().health, Health::Healthy);
+    assert_eq!(engine.volume_quotas(VOLUME, false).await.unwrap(), []);
+    assert_eq!(engine.volume(VOLUME).unwrap().health, Health::Healthy);
     engine.shutdown().await;
 }
