@@ -1,6 +1,6 @@
 // The words for states and layouts, and the tone in which each is shown.
 import type { Disk, Health, Job, LayoutKind, ObjectRef, Pool, Space } from './api/types';
-import { bytes, percent } from './format';
+import { bytes, percent } from './format.ts';
 
 export type Tone = 'ok' | 'info' | 'warning' | 'error' | 'muted';
 
