@@ -97,7 +97,8 @@ pub(crate) fn volume(engine: &Engine) -> Arc<Volume> {
     open.volume_of(known.id).unwrap()
 }
 
-fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
+/// Two copies of everything.
+pub(crate) fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
     CreateSpace {
         name: name.into(),
         layout: LayoutKind::Mirror,

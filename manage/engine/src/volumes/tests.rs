@@ -11,29 +11,13 @@ use holdfast_volume::{Volume, VolumeError};
 use super::VOLUMES;
 use super::known::{KnownVolume, Stage};
 use crate::Engine;
-use crate::jobs::tests::Rig;
+use crate::jobs::tests::{Rig, mirror};
 
 const MIB: u64 = 1 << 20;
 const NAME: &str = "tank/files";
 
-fn space(name: &str, size_bytes: u64) -> CreateSpace {
-    CreateSpace {
-        name: name.into(),
-        layout: LayoutKind::Mirror,
-        copies: None,
-        parity: None,
-        columns: None,
-        interleave_bytes: None,
-        size_bytes,
-        thin: false,
-        journal_bytes: None,
-        integrity: None,
-        enclosure_aware: false,
-    }
-}
-
 fn volume() -> CreateVolume {
-    CreateVolume { name: NAME.into(), space: Some(space(NAME, 64 * MIB)), on: None, case_sensitive: false }
+    CreateVolume { name: NAME.into(), space: Some(mirror(NAME, 64 * MIB)), on: None, case_sensitive: false }
 }
 
 fn volume_on(on: &str) -> CreateVolume {
@@ -90,7 +74,7 @@ async fn a_creation_that_was_cut_short_is_told_and_ended_by_a_repeat() {
         let mut cut = begun(true, Uuid::nil(), "files");
         match step {
             0 => {}
-            1 => drop(engine.make_space(space(NAME, 64 * MIB)).await.unwrap()),
+            1 => drop(engine.make_space(mirror(NAME, 64 * MIB)).await.unwrap()),
             _ => {
                 engine.create_volume(volume()).await.unwrap();
                 cut.id = known(&engine).id;
@@ -100,10 +84,10 @@ async fn a_creation_that_was_cut_short_is_told_and_ended_by_a_repeat() {
         engine = again(&rig, engine).await;
         let next = is_told(&engine, VolumeState::Creating);
         assert!(next.contains("volume create tank/files") && next.contains("volume destroy"), "{next}");
-        let refused = engine.create_space(space(NAME, 64 * MIB)).await.unwrap_err();
+        let refused = engine.create_space(mirror(NAME, 64 * MIB)).await.unwrap_err();
         assert!(refused.message.contains("not created to the end"), "{refused}");
         if step > 0 {
-            let other = CreateVolume { space: Some(space(NAME, 80 * MIB)), ..volume() };
+            let other = CreateVolume { space: Some(mirror(NAME, 80 * MIB)), ..volume() };
             let refused = engine.create_volume(other).await.unwrap_err();
             assert!(refused.message.contains("another size"), "{refused}");
             let refused = engine.destroy_space(NAME.into(), true).await.unwrap_err();
@@ -125,7 +109,7 @@ async fn a_creation_that_was_cut_short_can_be_given_up() {
         let rig = Rig::new();
         let mut engine = rig.with_spaces(&[]).await;
         if has_space {
-            engine.make_space(space(NAME, 64 * MIB)).await.unwrap();
+            engine.make_space(mirror(NAME, 64 * MIB)).await.unwrap();
         }
         keep(&engine, &begun(true, Uuid::nil(), "files")).await;
         engine = again(&rig, engine).await;
@@ -164,7 +148,7 @@ async fn a_destruction_that_was_cut_short_is_told_and_ended_by_a_repeat() {
 async fn a_volume_on_a_space_that_stays_is_cut_short_and_ended_as_well() {
     let rig = Rig::new();
     let mut engine = rig.with_spaces(&[]).await;
-    let on = engine.create_space(space("tank/on", 64 * MIB)).await.unwrap().space.id;
+    let on = engine.create_space(mirror("tank/on", 64 * MIB)).await.unwrap().space.id;
     engine.create_volume(volume_on("tank/on")).await.unwrap();
     // As if formatting had been cut short: the space is not blank any more.
     keep(&engine, &KnownVolume { stage: Stage::Making, ..known(&engine) }).await;
@@ -186,7 +170,7 @@ async fn a_repeat_that_asks_for_another_volume_is_refused_with_the_reason() {
     let engine = rig.with_spaces(&[]).await;
     engine.create_volume(volume()).await.unwrap();
     let with = |change: &dyn Fn(&mut CreateSpace)| {
-        let mut asked = space(NAME, 64 * MIB);
+        let mut asked = mirror(NAME, 64 * MIB);
         change(&mut asked);
         CreateVolume { space: Some(asked), ..volume() }
     };
@@ -229,7 +213,7 @@ async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
     assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
     assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 1), "the space stays");
     // And what is on it can be taken up again.
-    engine.create_space(space("tank/empty", 64 * MIB)).await.unwrap();
+    engine.create_space(mirror("tank/empty", 64 * MIB)).await.unwrap();
     let refused = engine.adopt_volume(NAME.into(), AdoptVolume { on: "tank/empty".into() }).await.unwrap_err();
     assert!(!refused.next_action.is_empty(), "{refused}");
     assert_eq!(engine.volumes().len(), 0, "nothing was changed");

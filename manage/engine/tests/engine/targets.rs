@@ -73,6 +73,16 @@ pub async fn made(engine: &Arc<Engine>, name: &str, backings: &[&str]) -> Target
     engine.target(name).expect("it is there")
 }
 
+/// Adds a file of a new volume `tank/files`, on a space of its own, to a target.
+async fn add_file(engine: &Arc<Engine>, target: &str) {
+    let ground = "tank/ground";
+    engine.create_space(mirror(ground, 48 * MIB)).await.expect("a space");
+    let on = CreateVolume { name: "tank/files".into(), on: Some(ground.into()), space: None, case_sensitive: true };
+    engine.create_volume(on).await.expect("a volume");
+    let file = AddLun { size_bytes: Some(MIB), ..lun("tank/files:/disk") };
+    engine.add_lun(target.into(), file).await.expect("a LUN");
+}
+
 #[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, ApiError>, code: Code, field: Option<&str>) -> ApiError {
     let error = answer.unwrap_err();
@@ -392,12 +402,8 @@ async fn what_is_a_lun_of_a_target_whose_name_is_taken_is_neither_destroyed_nor_
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
     with_pool(&engine, &rig, "tank").await;
-    engine.create_space(mirror("tank/ground", 48 * MIB)).await.unwrap();
-    let on_it =
-        CreateVolume { name: "tank/files".into(), on: Some("tank/ground".into()), space: None, case_sensitive: true };
-    engine.create_volume(on_it).await.unwrap();
     made(&engine, "vm", &["tank/vm"]).await;
-    engine.add_lun("vm".into(), AddLun { size_bytes: Some(MIB), ..lun("tank/files:/disk") }).await.unwrap();
+    add_file(&engine, "vm").await;
     engine.create_snapshot("tank/files".into(), CreateSnapshot { name: "one".into() }).await.unwrap();
     engine.export_pool("tank".into()).await.unwrap();
     engine.shutdown().await;
@@ -427,12 +433,8 @@ async fn a_lun_on_a_volume_that_cannot_be_read_is_not_called_healthy() {
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
     with_pool(&engine, &rig, "tank").await;
-    engine.create_space(mirror("tank/ground", 48 * MIB)).await.unwrap();
-    let on_it =
-        CreateVolume { name: "tank/files".into(), on: Some("tank/ground".into()), space: None, case_sensitive: true };
-    engine.create_volume(on_it).await.unwrap();
     made(&engine, "vm", &[]).await;
-    engine.add_lun("vm".into(), AddLun { size_bytes: Some(MIB), ..lun("tank/files:/disk") }).await.unwrap();
+    add_file(&engine, "vm").await;
     assert_eq!(engine.lun("vm", 0).unwrap().health, Health::Healthy);
     for disk in ["tank1", "tank2"] {
         std::fs::rename(rig.disk(disk), rig.disk(&format!("{disk}.away"))).unwrap();
