@@ -23,16 +23,37 @@ fn waiting(target: &KnownTarget, other: &str) -> Condition {
     Condition::new(cause, format!("it is served after 'holdfast target destroy {other}'"))
 }
 
+/// What is told of a target's document that is not known here.
+fn unreadable(key: &str, why: &str) -> String {
+    format!("document {key} cannot be read ({why})")
+}
+
+/// What is told of a document of a target that a pool keeps, that is not known here and names an id. Ids are written
+/// alike, whatever else is in it.
+fn unread_naming(open: &OpenPool, id: Uuid) -> Option<String> {
+    let id = id.to_string();
+    let of = |(key, text): (String, Vec<u8>)| {
+        let why = Document::read(&key, &text).err()?;
+        String::from_utf8_lossy(&text).contains(&id).then(|| unreadable(&key, &why))
+    };
+    open.pool.documents(TARGETS).into_iter().find_map(of)
+}
+
 impl Live {
-    /// Targets that pools here keep and that are not served, as others have their names.
-    pub(super) fn waiting_targets(&self) -> Vec<KnownTarget> {
+    /// Targets that a pool here keeps and that are not served, as others have their names.
+    fn waiting_of(&self, open: &OpenPool) -> Vec<KnownTarget> {
         let is_known = |id: Uuid| self.targets.values().any(|target| target.known.id == id);
-        let documents = self.pools.values().flat_map(|open| open.pool.documents(TARGETS));
-        let waiting = documents.filter_map(|(key, text)| match Document::read(&key, &text) {
-            Ok(Document::Target(target)) if !is_known(target.id) => Some(*target),
-            _ => None,
-        });
+        let waiting =
+            open.pool.documents(TARGETS).into_iter().filter_map(|(key, text)| match Document::read(&key, &text) {
+                Ok(Document::Target(target)) if !is_known(target.id) => Some(*target),
+                _ => None,
+            });
         waiting.collect()
+    }
+
+    /// Those of all pools here.
+    pub(super) fn waiting_targets(&self) -> Vec<KnownTarget> {
+        self.pools.values().flat_map(|open| self.waiting_of(open)).collect()
     }
 }
 
@@ -43,8 +64,7 @@ impl Engine {
         for (key, text) in open.pool.documents(TARGETS) {
             match Document::read(&key, &text) {
                 Ok(document) => documents.push(document),
-                Err(why) => unread
-                    .push((key[TARGETS.len()..].parse().ok(), format!("its document {key} cannot be read ({why})"))),
+                Err(why) => unread.push((key[TARGETS.len()..].parse().ok(), format!("its {}", unreadable(&key, &why)))),
             }
         }
         (documents, unread)
@@ -223,29 +243,24 @@ impl Engine {
     /// Refuses a LUN that a target of the pool has which is not served, since others have its names or its document
     /// cannot be read.
     pub(super) fn refuse_kept_lun(&self, named: &Named, object: &str) -> ApiResult<()> {
-        let (known, path, id) = (self.targets_by_id(), &named.path, named.id.to_string());
-        for (key, text) in named.open.pool.documents(TARGETS) {
-            match Document::read(&key, &text) {
-                Ok(Document::Target(target)) if !known.contains_key(&target.id) => {
-                    let other = known.values().find(|other| other.name == target.name || other.iqn == target.iqn);
-                    let number = target.luns.iter().find(|(_, lun)| lun.on == named.on).map(|(number, _)| *number);
-                    if let (Some(other), Some(number)) = (other, number) {
-                        let told = waiting(&target, &other.name);
-                        let message = format!("{path} is LUN {} already; {}", target.lun_name(number), told.cause);
-                        return Err(conflict(object, message, told.next_action));
-                    }
-                }
-                Ok(_) => {}
-                // Ids of LUNs are written alike, whatever else is not known here.
-                Err(why) if String::from_utf8_lossy(&text).contains(&id) => {
-                    let message =
-                        format!("{path} is a LUN already; its target's document {key} cannot be read ({why})");
-                    return Err(conflict(object, message, "run the version that wrote it"));
-                }
-                Err(_) => {}
+        let (live, path) = (self.live(), &named.path);
+        for target in live.waiting_of(&named.open) {
+            let mut others = live.targets.values().map(|other| &other.known);
+            let other = others.find(|other| other.name == target.name || other.iqn == target.iqn);
+            let number = target.luns.iter().find(|(_, lun)| lun.on == named.on).map(|(number, _)| *number);
+            if let (Some(other), Some(number)) = (other, number) {
+                let told = waiting(&target, &other.name);
+                let message = format!("{path} is LUN {} already; {}", target.lun_name(number), told.cause);
+                return Err(conflict(object, message, told.next_action));
             }
         }
-        Ok(())
+        match unread_naming(&named.open, named.id) {
+            Some(why) => {
+                let message = format!("{path} is a LUN already; its target's {why}");
+                Err(conflict(object, message, "run the version that wrote it"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses to take away a space or a volume for which LUNs stand of targets that are not served, since others have
@@ -263,17 +278,13 @@ impl Engine {
                 return Err(conflict(object, message, next));
             }
         }
-        let id = on.to_string();
-        for (key, text) in live.pools.values().flat_map(|open| open.pool.documents(TARGETS)) {
-            // Ids are written alike, whatever else is not known here.
-            if let Err(why) = Document::read(&key, &text)
-                && String::from_utf8_lossy(&text).contains(&id)
-            {
-                let message = format!("LUNs of a target stand for it whose document {key} cannot be read ({why})");
-                return Err(conflict(object, message, "run the version that wrote it"));
+        match live.pools.values().find_map(|open| unread_naming(open, on)) {
+            Some(why) => {
+                let message = format!("LUNs of a target stand for it whose {why}");
+                Err(conflict(object, message, "run the version that wrote it"))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Serves the targets whose name was taken so far and is free now.

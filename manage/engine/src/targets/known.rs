@@ -123,6 +123,11 @@ impl KnownLun {
         }
     }
 
+    /// When initiators are warned that it runs out of room, in percent, by what is usual of each pool; never if 0.
+    pub(super) fn alert_by(&self, usual: &BTreeMap<Uuid, u8>) -> u8 {
+        self.alert_percent.or_else(|| usual.get(&self.pool).copied()).unwrap_or(0)
+    }
+
     /// Whether it is this space, or a file of this volume.
     pub(super) fn is_on(&self, id: Uuid) -> bool {
         match self.on {

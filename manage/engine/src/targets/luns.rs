@@ -172,13 +172,7 @@ impl Engine {
             return Err(no_warning(&object, &known.path));
         }
         // One that was there may have holes.
-        if known.full
-            && let Backing::File { volume, number, generation } = known.on
-            && let Err(full) = {
-                let file = FileId { number, generation };
-                self.give_all_room(&named.open, volume, file, live.size_bytes, &known.path).await
-            }
-        {
+        if let Err(full) = self.give_room(&named.open, &known, live.size_bytes).await {
             live.give_back().await;
             return Err(full);
         }

@@ -102,6 +102,19 @@ impl Engine {
         Err(conflict(format!("file {text}"), message, next).at("full"))
     }
 
+    /// Gives the file of a LUN that is to have all of its room that of a size; others take theirs as they are written.
+    ///
+    /// # Errors
+    /// As [`Self::give_all_room`].
+    pub(super) async fn give_room(&self, open: &OpenPool, known: &KnownLun, size_bytes: u64) -> ApiResult<()> {
+        match known.on {
+            Backing::File { volume, number, generation } if known.full => {
+                self.give_all_room(open, volume, FileId { number, generation }, size_bytes, &known.path).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes what a LUN stands for larger. False if it has that size already.
     ///
     /// # Errors
@@ -117,16 +130,15 @@ impl Engine {
             Backing::File { volume, number, generation } => {
                 let file = FileId { number: *number, generation: *generation };
                 let held = self.open_file_disk(open, *volume, file).await?;
-                // Room comes first: where there is not enough, nothing is larger.
                 let size_bytes = whole_blocks(size_bytes);
-                let given = match known.full && held.disk.size_bytes() < size_bytes {
-                    true => self.give_all_room(open, *volume, file, size_bytes, &known.path).await,
-                    false => Ok(()),
+                let growing = async {
+                    // Room comes first: where there is not enough, nothing is larger.
+                    if held.disk.size_bytes() < size_bytes {
+                        self.give_room(open, known, size_bytes).await?;
+                    }
+                    held.grow(size_bytes).await
                 };
-                let changed = match given {
-                    Ok(()) => held.grow(size_bytes).await,
-                    Err(full) => Err(full),
-                };
+                let changed = growing.await;
                 held.release().await;
                 if changed == Ok(true) {
                     tracing::info!("LUN of {} has {}", known.path, ByteSize(size_bytes));

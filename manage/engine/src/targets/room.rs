@@ -120,13 +120,13 @@ impl Engine {
 
     /// Tells initiators of LUNs whose size or room changed.
     pub(crate) async fn look_at_luns(&self) -> ApiResult<()> {
+        if self.live().targets.is_empty() {
+            return Ok(());
+        }
         let mut due: BTreeMap<(Uuid, Ground), Due> = BTreeMap::new();
         let usual = self.usual_alerts();
         {
             let mut live = self.live_mut();
-            if live.targets.is_empty() {
-                return Ok(());
-            }
             let pools: BTreeMap<Uuid, (Arc<OpenPool>, u64)> = live
                 .pools
                 .values()
@@ -144,8 +144,7 @@ impl Engine {
                     let Some(known) = target.known.luns.get(number) else { continue };
                     let Some((open, sequence)) = pools.get(&known.pool) else { continue };
                     let ground = Ground::of(&known.on);
-                    let threshold_percent =
-                        known.alert_percent.or_else(|| usual.get(&known.pool).copied()).unwrap_or(0);
+                    let threshold_percent = known.alert_by(&usual);
                     if lun.unit.settings().thin && lun.room.is_due(ground, *sequence, threshold_percent) {
                         lun.room = RoomTold { at: Some(Instant::now()), sequence: *sequence, threshold_percent };
                         let of_ground = due

@@ -161,7 +161,7 @@ fn lun_view(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun, aro
     let reservations = served.map(|lun| lun.unit.reservations());
     let (health, conditions) = lun_trouble(live, target, number, known);
     let alert = served.filter(|lun| lun.unit.settings().thin).map(|lun| LunAlert {
-        percent: known.alert_percent.or_else(|| around.usual.get(&known.pool).copied()).unwrap_or(0),
+        percent: known.alert_by(around.usual),
         default: known.alert_percent.is_none(),
         reached: lun.unit.room().is_some_and(|room| room.is_crossed()),
     });
