@@ -1,10 +1,10 @@
 //! A path that can be lost: a port of this machine that leads to another one, until it is cut or stands still.
 //!
-//! Invariant: what was cut stays cut for whoever used it; it takes new connections when it is whole again.
+//! Invariant: what was lost stays lost for whoever used it; it takes new connections when it is whole again.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,18 +51,29 @@ impl Relay {
     /// Ends all connections, and every new one at once.
     pub fn cut(&self) {
         self.shared.turn(CUT);
-        let streams = std::mem::take(&mut *self.shared.streams());
-        streams.iter().for_each(|stream| _ = stream.shutdown(Shutdown::Both));
+        self.end_all();
     }
 
-    /// Lets nothing through any more, and tells nobody.
+    /// Lets nothing through any more, and tells nobody. Who says anything meanwhile, or comes anew, is never answered.
     pub fn stand_still(&self) {
         self.shared.turn(STILL);
+    }
+
+    /// Ends all connections, and answers no new one. (One that is taken and ended at once, between two steps of a login, makes
+    /// Debian's initiator wait for itself for ever.)
+    pub fn hang_up(&self) {
+        self.stand_still();
+        self.end_all();
     }
 
     /// Is as new.
     pub fn mend(&self) {
         self.shared.turn(WHOLE);
+    }
+
+    fn end_all(&self) {
+        let streams = std::mem::take(&mut *self.shared.streams());
+        streams.iter().for_each(|stream| _ = stream.shutdown(Shutdown::Both));
     }
 
     /// Connections that it has.
@@ -101,9 +112,10 @@ impl Shared {
         let (Ok(near_again), Ok(far_again)) = (near.try_clone(), far.try_clone()) else { return };
         let (Ok(near_kept), Ok(far_kept)) = (near.try_clone(), far.try_clone()) else { return };
         self.streams().extend([near_kept, far_kept]);
+        let lost = Arc::new(AtomicBool::new(self.state() == STILL));
         for (from, to) in [(near, far), (far_again, near_again)] {
-            let shared = Arc::clone(self);
-            std::thread::spawn(move || shared.carry(from, to));
+            let (shared, lost) = (Arc::clone(self), Arc::clone(&lost));
+            std::thread::spawn(move || shared.carry(from, to, &lost));
         }
         if self.state() == CUT {
             // It was cut meanwhile, perhaps before these were known.
@@ -111,15 +123,22 @@ impl Shared {
         }
     }
 
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
+    /// Carries what one side says to the other one, until the connection is `lost`.
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, lost: &AtomicBool) {
         let mut bytes = vec![0; 128 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            while self.state() == STILL {
-                std::thread::sleep(Duration::from_millis(20));
+            if self.state() == STILL {
+                lost.store(true, Ordering::SeqCst);
+            }
+            if lost.load(Ordering::SeqCst) {
+                continue;
             }
             if to.write_all(&bytes[..count]).is_err() {
                 break;
             }
+        }
+        while self.state() == STILL {
+            std::thread::sleep(Duration::from_millis(20));
         }
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);

@@ -20,8 +20,8 @@ fn machine(scene: &Scene) -> Option<Machine> {
     found.map(|folder| Machine::start(scene, &folder))
 }
 
-/// Writes files on a disk with two paths while each of them is lost and found in turn, once cut and once silent, and reads all
-/// of them back.
+/// Writes files on a disk with two paths while each of them is lost and found in turn, once closed and once silent, and reads
+/// all of them back.
 fn loses_paths(machine: &mut Machine, target: &str, portals: [SocketAddr; 2], settings: &[(&str, &str)]) -> [Relay; 2] {
     let paths = portals.map(Relay::start);
     machine.log_in(target, &[paths[0].address(), paths[1].address()], settings);
@@ -35,7 +35,7 @@ fn loses_paths(machine: &mut Machine, target: &str, portals: [SocketAddr; 2], se
     let more = "n=$(wc -l < /tmp/sums); for t in $(seq 120); do \
                 [ $(wc -l < /tmp/sums) -ge $((n+3)) ] && exit 0; sleep 0.5; done; exit 1";
     machine.run(more);
-    paths[0].cut();
+    paths[0].hang_up();
     machine.wait_for_paths(1, 60);
     machine.run(more);
     paths[0].mend();
@@ -43,10 +43,9 @@ fn loses_paths(machine: &mut Machine, target: &str, portals: [SocketAddr; 2], se
     paths[1].stand_still();
     machine.wait_for_paths(1, 60);
     machine.run(more);
-    paths[1].cut();
     paths[1].mend();
     machine.wait_for_paths(2, 60);
-    paths.iter().for_each(Relay::cut);
+    paths.iter().for_each(Relay::hang_up);
     std::thread::sleep(Duration::from_secs(1));
     paths.iter().for_each(Relay::mend);
     machine.wait_for_paths(2, 60);
