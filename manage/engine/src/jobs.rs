@@ -215,6 +215,17 @@ impl Jobs {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
     }
 
+    /// Has the job that does this already begin again, if its work has begun: what it goes by has changed. One that has not
+    /// begun, or is taken up again after a restart, begins at the beginning anyhow.
+    pub(crate) fn begin_anew(&self, spec: &JobSpec) {
+        let inner = self.inner();
+        let mut jobs = inner.table.jobs.iter();
+        let same = jobs.find(|record| record.spec.is_like(spec) && record.spec.path == spec.path);
+        if let Some(control) = same.and_then(|record| inner.control(record.id)) {
+            control.ask_anew();
+        }
+    }
+
     /// Shrinks that are under way or queued, by the volume.
     pub(crate) fn shrinks(&self) -> BTreeMap<Uuid, VolumeShrinking> {
         let inner = self.inner();

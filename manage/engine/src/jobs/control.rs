@@ -79,6 +79,8 @@ pub(super) struct Control {
     pub(super) progress: Progress,
     resume: Mutex<Option<ResumePoint>>,
     waits: AtomicBool,
+    /// Whether it was asked for once more, by who changed what it goes by, since it began.
+    anew: AtomicBool,
 }
 
 /// How far work came that goes over a space once, and what it had found there.
@@ -122,7 +124,18 @@ impl Control {
             progress,
             resume: Mutex::default(),
             waits: AtomicBool::new(false),
+            anew: AtomicBool::new(false),
         }
+    }
+
+    /// What the work goes by has changed: it is to begin again.
+    pub(super) fn ask_anew(&self) {
+        self.anew.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is to begin again; who asks does so now.
+    pub(super) fn takes_anew(&self) -> bool {
+        self.anew.swap(false, Ordering::SeqCst)
     }
 
     /// Whether it waits for what another job moves.

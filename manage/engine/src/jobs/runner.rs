@@ -216,7 +216,7 @@ impl Inner {
 
 impl Jobs {
     /// Notes what became of a task. A job whose work was stopped, and that was not cancelled, waits.
-    fn finish(&self, id: u64, brought: Brought) {
+    pub(super) fn finish(&self, id: u64, brought: Brought) {
         let mut inner = self.inner();
         let stopping = inner.stopping;
         let Some(task) = inner.tasks.remove(&id) else { return };
@@ -224,6 +224,13 @@ impl Jobs {
         record.note(&task.control);
         let subject = record.spec.target.object();
         match brought {
+            // Whoever asked for it once more was answered with this job.
+            Ok(Ok(_) | Err(Cut::Failed(_))) if task.control.takes_anew() => {
+                record.resume = None;
+                if record.state == JobState::Running {
+                    record.state = JobState::Queued;
+                }
+            }
             Ok(Ok(outcome)) => {
                 for found in &outcome.findings {
                     self.events.emit(found.severity, &subject, &found.cause, &found.next_action);

@@ -1,5 +1,6 @@
 //! Jobs of a real engine on file disks in memory.
 
+mod inheriting;
 mod moving;
 mod protection;
 mod rescued;

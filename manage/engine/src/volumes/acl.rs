@@ -191,6 +191,7 @@ impl Engine {
             })?;
             let Asked { open, known, .. } = &asked;
             if changed {
+                engine.jobs.begin_anew(&spec);
                 engine.note(&open.volume_object(known), &format!("permissions of {} set", request.path));
             }
             if let Some(notifier) = open.notifier_of(known.id) {
