@@ -1,13 +1,14 @@
 //! What is asked for by the calendar: a scrub of each space, now and then; and when that was and will be.
 //!
 //! Invariant: a space is scrubbed again so long after its last scrub ended, however it ended; a space that was never
-//! scrubbed, so long after it was first seen. Spaces of pools that nobody knows any more are forgotten.
+//! scrubbed, so long after it was first seen. Where that is in the future, as the clock was ahead then, it counts from now
+//! on. Spaces of pools that nobody knows any more are forgotten.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{JobKind, JobPriority, SetPace, SpaceScrub};
+use holdfast_api::{JobKind, JobPriority, SetPace, Severity, SpaceScrub};
 use holdfast_model::Uuid;
 use jiff::Timestamp;
 
@@ -16,9 +17,19 @@ use super::table::Scrubbed;
 use crate::engine::Engine;
 use crate::events::moment;
 
+/// Spaces that an event names, at most.
+const MOST_NAMED: usize = 5;
+/// How far ahead a time may be that counts as it is: clocks are set back a little now and then.
+const AHEAD: Duration = Duration::from_secs(3600);
+
 /// How long ago that was; no time where the clock was set back.
 fn since(at: Timestamp) -> Duration {
     Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default()
+}
+
+/// Whether it is a time of a clock that was ahead.
+fn is_ahead(at: Timestamp) -> bool {
+    at.duration_since(Timestamp::now()) > jiff::SignedDuration::try_from(AHEAD).unwrap_or_default()
 }
 
 impl Engine {
@@ -56,6 +67,22 @@ impl Engine {
         }
     }
 
+    /// Tells that the clock was ahead when spaces of a pool were scrubbed.
+    fn tell_of_clock(&self, of: &Target, names: &[String], latest: Timestamp) {
+        let beyond = names.len().saturating_sub(MOST_NAMED);
+        let mut named = names[..names.len() - beyond].join(", ");
+        if beyond > 0 {
+            named = format!("{named} and {beyond} more");
+        }
+        let cause = format!(
+            "the last scrub of {named} was at {}, which has not come yet: the clock was ahead; the next one counts from now \
+             on",
+            moment(latest)
+        );
+        let next = "check the clock of this machine; 'holdfast space scrub POOL/SPACE' scrubs a space now";
+        self.events.emit(Severity::Warning, &of.pool_object(), &cause, next);
+    }
+
     /// Notes spaces that are new, forgets those that are gone, and says which are due.
     fn note_spaces(&self, every: Duration) -> Vec<Target> {
         let (open, offline): (Vec<_>, BTreeSet<Uuid>) = {
@@ -73,8 +100,16 @@ impl Engine {
         inner.table.scrubbed.retain(|space, scrubbed| there.contains(space) || offline.contains(&scrubbed.pool));
         inner.unsaved |= inner.table.scrubbed.len() != known;
         let mut due = Vec::new();
+        let mut ahead: BTreeMap<Uuid, (Target, Vec<String>, Timestamp)> = BTreeMap::new();
         for space in spaces {
-            match inner.table.scrubbed.get(&space.id) {
+            match inner.table.scrubbed.get_mut(&space.id) {
+                Some(scrubbed) if is_ahead(scrubbed.at) => {
+                    let told = std::mem::replace(&mut scrubbed.at, Timestamp::now());
+                    let (_, names, latest) = ahead.entry(space.pool).or_insert_with(|| (space.clone(), vec![], told));
+                    names.push(space.name);
+                    *latest = told.max(*latest);
+                    inner.unsaved = true;
+                }
                 None => {
                     inner
                         .table
@@ -88,6 +123,10 @@ impl Engine {
         }
         let under_way = |space: &Target| inner.table.jobs.iter().any(|record| record.spec.is(JobKind::Scrub, space.id));
         due.retain(|space| !under_way(space));
+        drop(inner);
+        for (space, names, latest) in ahead.into_values() {
+            self.tell_of_clock(&space, &names, latest);
+        }
         due
     }
 }

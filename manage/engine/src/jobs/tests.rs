@@ -6,6 +6,7 @@ mod protection;
 mod rescued;
 mod restoring;
 mod salvaged;
+mod scheduled;
 mod waiting;
 
 use std::path::{Path, PathBuf};
