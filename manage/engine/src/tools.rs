@@ -11,6 +11,8 @@ use tokio::process::Command;
 /// What a program printed, and how it ended.
 pub(crate) struct Printed {
     pub(crate) success: bool,
+    /// What it ended with; none where a signal ended it.
+    pub(crate) code: Option<i32>,
     pub(crate) output: Vec<u8>,
     pub(crate) errors: String,
 }
@@ -42,8 +44,13 @@ pub(crate) async fn run(program: &Path, arguments: &[&str], timeout: Duration, m
             }
         };
         tokio::try_join!(bounded, err.read_to_end(&mut errors))?;
-        let success = child.wait().await?.success();
-        Ok(Printed { success, output, errors: String::from_utf8_lossy(&errors).trim().into() })
+        let ended = child.wait().await?;
+        Ok(Printed {
+            success: ended.success(),
+            code: ended.code(),
+            output,
+            errors: String::from_utf8_lossy(&errors).trim().into(),
+        })
     };
     match tokio::time::timeout(timeout, reading).await {
         Ok(printed) => printed,
@@ -62,6 +69,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_printed_is_bounded_and_so_is_the_time() {
         let printed = shell("echo yes; echo no >&2; exit 3").await.unwrap();
+        assert_eq!(printed.code, Some(3));
         assert_eq!((printed.success, printed.output.as_slice(), printed.errors.as_str()), (false, &b"yes\n"[..], "no"));
         assert_eq!(shell("yes").await.err().map(|error| error.kind()), Some(ErrorKind::FileTooLarge));
         assert_eq!(shell("exec sleep 60").await.err().map(|error| error.kind()), Some(ErrorKind::TimedOut));

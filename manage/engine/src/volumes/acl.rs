@@ -211,7 +211,13 @@ impl Engine {
     /// If there is no such volume, file or user, or the volume is not open.
     pub async fn file_access(&self, path: &str, below: &str, user: &str) -> ApiResult<EffectiveAccess> {
         let asked = self.file_asked(path, below).await?;
-        let Some(who) = names::account(user).await else {
+        let looked_up = names::account(user).await.map_err(|why| {
+            let next = format!(
+                "see whether 'getent passwd {user}' and 'getent initgroups NAME' answer on the server, and repeat"
+            );
+            ApiError::new(Code::Failed, &asked.object, why, next)
+        })?;
+        let Some(who) = looked_up else {
             let message = format!("the server knows no user {user:?}");
             return Err(ApiError::invalid(&asked.object, message, "give the name or number of a user").at("user"));
         };
@@ -227,6 +233,10 @@ impl Engine {
         let groups: Vec<Sid> = groups.filter_map(|gid| sid(2, gid).ok()).collect();
         let names = Names::of(own.iter().chain(&groups)).await;
         let may = |rights: AccessMask| explained.granted.contains(rights);
+        let stranger = (!who.is_known).then(|| {
+            let uid = who.uid;
+            format!("the server knows no user {uid}: only group {uid} is taken, as for files of such a user")
+        });
         let user = own.first().map(|sid| names.principal(sid));
         Ok(EffectiveAccess {
             path: below.to_owned(),
@@ -237,7 +247,7 @@ impl Engine {
             executes: may(AccessMask::EXECUTE),
             deletes: may(AccessMask::DELETE),
             changes_permissions: may(AccessMask::WRITE_DAC),
-            reasons: explained.reasons.iter().map(ToString::to_string).collect(),
+            reasons: explained.reasons.iter().map(ToString::to_string).chain(stranger).collect(),
         })
     }
 }
