@@ -80,7 +80,9 @@ pub async fn target_command(client: &Client, json: bool, command: TargetCommand)
             let answer: TargetChanged = client.patch(&path(&target), &request).await?;
             tell_target(json, &answer, format!("target {} is set", answer.target.name))
         }
-        TargetCommand::Destroy { target } => tell_gone(json, &client.delete::<Changed>(&path(&target)).await?),
+        TargetCommand::Destroy { target, yes } => {
+            tell_gone(json, &client.delete::<Changed>(&format!("{}?confirm={yes}", path(&target))).await?)
+        }
         TargetCommand::Portal(command) => portal_command(client, json, command).await,
     }
 }
@@ -148,8 +150,8 @@ pub async fn lun_command(client: &Client, json: bool, command: LunCommand) -> Re
             let done = format!("LUN {} has {}{}", answer.lun.name, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
         }
-        LunCommand::Remove { target, lun } => {
-            tell_gone(json, &client.delete::<Changed>(&lun_path(&target, lun)).await?)
+        LunCommand::Remove { target, lun, yes } => {
+            tell_gone(json, &client.delete::<Changed>(&format!("{}?confirm={yes}", lun_path(&target, lun))).await?)
         }
     }
 }

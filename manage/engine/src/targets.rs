@@ -4,7 +4,7 @@
 //!   change ─▶ keep.rs     on every pool with a LUN of it, and in the state folder ─▶ served
 //!   pool comes ─▶ adopt.rs ─▶ merge.rs    which document holds ─▶ luns.rs ─▶ objects.rs    spaces, files of volumes
 //!   names.rs, access.rs, portals.rs       what a request may say          ─▶ reservations.rs
-//!   view.rs, connect.rs, looks.rs         what is told
+//!   view.rs, connect.rs, looks.rs         what is told             ─▶ users.rs    who would be cut off
 //! ```
 //!
 //! Invariants: what a change was answered is on all pools here that have a LUN of the target, and in the state folder;
@@ -26,6 +26,7 @@ mod portals;
 mod reservations;
 mod room;
 mod sessions;
+mod users;
 mod view;
 
 use std::collections::BTreeMap;
@@ -299,16 +300,19 @@ impl Engine {
     /// Ends a target. Its initiators are logged out; what its LUNs stand for stays.
     ///
     /// # Errors
-    /// If a pool with a LUN of it takes no changes; nothing is changed then.
-    pub async fn destroy_target(self: &Arc<Self>, name: String) -> ApiResult<Changed> {
-        self.change(move |engine| async move { engine.end_target(&name).await }).await
+    /// If somebody is logged in or registered and it is not confirmed, or a pool with a LUN of it takes no changes; nothing
+    /// is changed then.
+    pub async fn destroy_target(self: &Arc<Self>, name: String, confirmed: bool) -> ApiResult<Changed> {
+        self.change(move |engine| async move { engine.end_target(&name, confirmed).await }).await
     }
 
-    async fn end_target(&self, name: &str) -> ApiResult<Changed> {
+    async fn end_target(&self, name: &str, confirmed: bool) -> ApiResult<Changed> {
         parse_name("target", name)?;
         let Ok(known) = self.known_target(name) else {
             return Ok(Changed { changed: false, message: format!("there is no target {name}") });
         };
+        let numbers: Vec<u16> = known.luns.keys().copied().collect();
+        self.refuse_used(known.object(), &known, &numbers, confirmed)?;
         self.keep_target(Some(&known), None).await?;
         self.unserve_target(name).await;
         for (number, lun) in &known.luns {

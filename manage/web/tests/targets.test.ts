@@ -218,7 +218,7 @@ test('a target is destroyed, and the data behind it stays', { skip }, async () =
   await visit(page, '/targets?target=vms', 'Targets');
   await page.getByRole('button', { name: 'Destroy…' }).click();
   const destroy = dialog('Destroy target vms');
-  await destroy.getByText('holdfast target destroy vms', { exact: true }).waitFor();
+  await destroy.getByText('holdfast target destroy vms --yes', { exact: true }).waitFor();
   await destroy.getByRole('button', { name: 'Destroy target' }).click();
   await page.getByText(/There are no targets yet/).waitFor();
   assert.deepEqual(await on.server.get('/targets'), []);

@@ -71,7 +71,7 @@ fn a_target_is_made_written_found_again_and_destroyed() {
     daemon.please(&["lun", "grow", "vm", "0", "--size", "64MiB"]);
     place(&daemon).qemu_io(&["write -P 3 60M 1M", "read -P 3 60M 1M"]).succeeded();
     let last = place(&daemon);
-    daemon.please(&["target", "destroy", "vm"]);
+    daemon.please(&["target", "destroy", "vm", "--yes"]);
     libiscsi("iscsi-inq", &[], &last).refused();
     daemon.please(&["space", "destroy", "tank/vm", "--yes"]);
     daemon.end();

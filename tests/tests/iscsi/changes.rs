@@ -75,7 +75,9 @@ fn a_lun_that_is_removed_under_load_is_gone_and_the_others_go_on() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(500));
-        product.daemon.please(&["lun", "remove", "vm", "0"]);
+        let refused = product.daemon.cli(&["lun", "remove", "vm", "0"]).refused();
+        assert!(refused.contains("would be cut off") && refused.contains("--yes"), "{refused}");
+        product.daemon.please(&["lun", "remove", "vm", "0", "--yes"]);
         removed.store(true, Ordering::SeqCst);
         clients.into_iter().for_each(|client| client.join().expect("a client finds no fault"));
     });
@@ -87,14 +89,14 @@ fn a_lun_is_read_only_or_of_blocks_of_4096() {
     let product = Product::open(1);
     product.unit(64);
     product.place().qemu_io(&["write -P 5 0 64M", "flush"]).succeeded();
-    product.daemon.please(&["lun", "remove", "vm", "0"]);
+    product.daemon.please(&["lun", "remove", "vm", "0", "--yes"]);
     product.daemon.please(&["lun", "add", "vm", "tank/unit", "--lun", "0", "--block", "4096", "--read-only"]);
     let mut session = product.session(1);
     assert_eq!(blocks(&mut session, 0), (64 << 8, 4096));
     assert_eq!(session.read(0, &cdb::read(0, 4), 16384).expect("an answer").good(), [5; 16384]);
     let kept = session.write(0, &cdb::write(0, 1), &[1; 4096]).expect("an answer");
     assert_eq!(kept.sense_code().0, key::DATA_PROTECT);
-    product.daemon.please(&["lun", "remove", "vm", "0"]);
+    product.daemon.please(&["lun", "remove", "vm", "0", "--yes"]);
     product.daemon.please(&["lun", "add", "vm", "tank/unit", "--lun", "0", "--block", "4096"]);
     let mut session = product.session(1);
     let data = bytes(3, 1 << 20);

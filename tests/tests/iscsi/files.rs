@@ -115,7 +115,7 @@ fn a_lun_is_a_file_that_the_mount_reads_and_nobody_else_changes() {
     shown(&second);
     assert!(busy(File::options().write(true).open(&path)));
     drop(session);
-    served.daemon.please(&["lun", "remove", "files", "0"]);
+    served.daemon.please(&["lun", "remove", "files", "0", "--yes"]);
     shown(&second);
     File::options().write(true).open(&path).expect("a file like any").write_all_at(b"own", 0).expect("written");
     std::fs::rename(&path, served.at("disks/two")).expect("renamed");

@@ -136,7 +136,7 @@ fn tokens_end_by_whatever_changes_their_data() {
         assert_eq!(refused(&mut first, 1, &token), CANCELLED);
     }
     let token = first.token_of(0, &[(0, 8)]);
-    served.daemon.please(&["lun", "remove", "first", "0"]);
+    served.daemon.please(&["lun", "remove", "first", "0", "--yes"]);
     let mut again = served.session_by(3, "first", &[1]);
     assert_eq!(refused(&mut again, 1, &token), REVOKED);
     // Of an earlier life of the daemon nothing is known.

@@ -119,6 +119,9 @@ pub enum TargetCommand {
     Destroy {
         /// Its name
         target: String,
+        /// Confirm: initiators that are logged in are cut off, and reservations of its LUNs are lost
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -228,6 +231,9 @@ pub enum LunCommand {
         target: String,
         /// Its number
         lun: u16,
+        /// Confirm: initiators that are logged in are cut off, and its reservations are lost
+        #[arg(long)]
+        yes: bool,
     },
 }
 

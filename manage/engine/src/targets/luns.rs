@@ -415,16 +415,18 @@ impl Engine {
     /// Removes a LUN from a target. What it stands for stays.
     ///
     /// # Errors
-    /// If a pool that keeps the target takes no changes; nothing is changed then.
-    pub async fn remove_lun(self: &Arc<Self>, target: String, lun: u16) -> ApiResult<Changed> {
-        self.change(move |engine| async move { engine.end_lun(&target, lun).await }).await
+    /// If somebody is logged in or registered and it is not confirmed, or a pool that keeps the target takes no changes;
+    /// nothing is changed then.
+    pub async fn remove_lun(self: &Arc<Self>, target: String, lun: u16, confirmed: bool) -> ApiResult<Changed> {
+        self.change(move |engine| async move { engine.end_lun(&target, lun, confirmed).await }).await
     }
 
-    async fn end_lun(&self, name: &str, number: u16) -> ApiResult<Changed> {
+    async fn end_lun(&self, name: &str, number: u16, confirmed: bool) -> ApiResult<Changed> {
         parse_name("target", name)?;
         let absent = || Ok(Changed { changed: false, message: format!("there is no LUN {name}/{number}") });
         let Ok(before) = self.known_target(name) else { return absent() };
         let Some(known) = before.luns.get(&number).cloned() else { return absent() };
+        self.refuse_used(before.lun_object(number), &before, &[number], confirmed)?;
         let mut after = before.clone();
         after.changes += 1;
         after.luns.remove(&number);

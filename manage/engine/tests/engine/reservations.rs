@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Rig, eventually};
 use crate::targets::{import, lun, made, start, with_pool};
 use client::Client;
-use holdfast_api::{AddLun, ImportPools, SetTarget};
+use holdfast_api::{AddLun, Code, ImportPools, SetTarget};
 use holdfast_iscsi::protocol::constants::{COMMAND_WRITE, FLAG_FINAL};
 
 /// Whom the initiator of tests takes itself for.
@@ -51,7 +51,7 @@ async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_b
     eventually(&engine, "the initiator leaves", || engine.iscsi_sessions().is_empty()).await;
     // It is removed while its pool is away, which so does not hear of it.
     engine.export_pool("tank".into()).await.unwrap();
-    engine.remove_lun("vm".into(), 0).await.unwrap();
+    engine.remove_lun("vm".into(), 0, false).await.unwrap();
     import(&engine, &rig, "tank").await;
     assert!(engine.target("vm").unwrap().luns.is_empty());
 
@@ -91,4 +91,52 @@ async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_b
     let reservation = after.reservation("vm", 0).unwrap();
     assert!(reservation.registrants.is_empty() && reservation.kind.is_none(), "{reservation:?}");
     after.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn initiators_are_cut_off_only_by_who_means_it() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    with_pool(&engine, &rig, "tank").await;
+    let target = made(&engine, "vm", &["tank/vm"]).await;
+    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
+    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let login = {
+        let (address, iqn) = (address.clone(), iqn.clone());
+        move || {
+            let mut client = Client::connect(address.parse().expect("an address"));
+            assert_eq!(client.login_as(&[("InitiatorName", INITIATOR), ("TargetName", &iqn)], &[]), 0);
+            client.settle();
+            client
+        }
+    };
+    let client = tokio::task::spawn_blocking(login).await.unwrap();
+    let refused = [
+        engine.remove_lun("vm".into(), 0, false).await.unwrap_err(),
+        engine.destroy_target("vm".into(), false).await.unwrap_err(),
+    ];
+    for (refused, object) in refused.iter().zip(["lun vm/0", "target vm"]) {
+        assert!(refused.code == Code::NotConfirmed && refused.object.contains(object), "{refused}");
+        assert!(refused.message.contains(INITIATOR) && !refused.message.contains("reservations"), "{refused}");
+    }
+    assert_eq!(engine.iscsi_sessions().len(), 1, "nothing is changed");
+    tokio::task::spawn_blocking(move || drop(client)).await.unwrap();
+    eventually(&engine, "the initiator leaves", || engine.iscsi_sessions().is_empty()).await;
+
+    tokio::task::spawn_blocking(move || reserve(&address, &iqn)).await.unwrap();
+    eventually(&engine, "it leaves again", || engine.iscsi_sessions().is_empty()).await;
+    for refused in [
+        engine.remove_lun("vm".into(), 0, false).await.unwrap_err(),
+        engine.destroy_target("vm".into(), false).await.unwrap_err(),
+    ] {
+        let told = format!("the reservations of LUN vm/0 would be lost, which are of {INITIATOR}");
+        assert!(refused.code == Code::NotConfirmed && refused.message.starts_with(&told), "{refused}");
+    }
+    assert_eq!(engine.reservation("vm", 0).unwrap().registrants.len(), 1, "nothing is changed");
+    assert!(engine.remove_lun("vm".into(), 0, true).await.unwrap().changed);
+    // Nobody is logged in or registered: the plain form will do.
+    engine.add_lun("vm".into(), lun("tank/vm")).await.unwrap();
+    assert!(engine.remove_lun("vm".into(), 0, false).await.unwrap().changed);
+    assert!(engine.destroy_target("vm".into(), false).await.unwrap().changed);
+    engine.shutdown().await;
 }

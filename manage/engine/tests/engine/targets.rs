@@ -147,8 +147,8 @@ async fn a_second_run_changes_nothing_and_another_request_is_refused() {
     );
     for changed in [true, false] {
         assert_eq!(engine.deny_initiator("vm".into(), HOST.into()).await.unwrap().changed, changed);
-        assert_eq!(engine.remove_lun("vm".into(), 0).await.unwrap().changed, changed);
-        assert_eq!(engine.destroy_target("second".into()).await.unwrap().changed, changed);
+        assert_eq!(engine.remove_lun("vm".into(), 0, false).await.unwrap().changed, changed);
+        assert_eq!(engine.destroy_target("second".into(), false).await.unwrap().changed, changed);
         let qos = Some(SetQos { max_iops: Some(500), ..SetQos::default() });
         let limits = SetLun { qos, ..SetLun::default() };
         assert_eq!(engine.set_lun("vm".into(), 7, limits).await.unwrap().changed, changed);
@@ -248,7 +248,7 @@ async fn what_is_a_lun_is_not_destroyed_nor_made_a_volume_and_grows_in_use() {
     refused(engine.create_volume(on_it.clone()).await, Code::Conflict, Some("on"));
     engine.grow_space("tank/vm".into(), GrowSpace { size_bytes: 48 * MIB }).await.unwrap();
     assert_eq!(engine.lun("vm", 0).unwrap().size_bytes, Some(48 * MIB));
-    engine.remove_lun("vm".into(), 0).await.unwrap();
+    engine.remove_lun("vm".into(), 0, false).await.unwrap();
     engine.create_volume(on_it).await.unwrap();
     let error = refused(engine.add_lun("vm".into(), lun("tank/vm")).await, Code::Conflict, Some("backing"));
     assert!(error.message.contains("volume tank/files"), "{error}");
@@ -307,9 +307,9 @@ async fn a_change_that_cannot_be_kept_changes_nothing() {
     let target = || "vm".to_owned();
     assert!(engine.create_target(named("other")).await.is_err());
     assert!(engine.add_lun(target(), lun("lake/vm")).await.is_err());
-    assert!(engine.remove_lun(target(), 0).await.is_err());
+    assert!(engine.remove_lun(target(), 0, false).await.is_err());
     assert!(engine.allow_initiator(target(), allow(HOST, None)).await.is_err());
-    assert!(engine.destroy_target(target()).await.is_err());
+    assert!(engine.destroy_target(target(), false).await.is_err());
     assert_eq!(engine.targets(), before);
     store.execute_batch("ROLLBACK").unwrap();
     drop(store);
@@ -354,7 +354,7 @@ async fn targets_go_where_their_pools_go_and_what_was_changed_there_holds() {
     );
     second.deny_initiator("vm".into(), HOST.into()).await.unwrap();
     second.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
-    assert!(second.destroy_target("gone".into()).await.unwrap().changed);
+    assert!(second.destroy_target("gone".into(), false).await.unwrap().changed);
     second.export_pool("tank".into()).await.unwrap();
     second.shutdown().await;
 
@@ -369,7 +369,7 @@ async fn targets_go_where_their_pools_go_and_what_was_changed_there_holds() {
     assert!(third.target("vm").unwrap().open);
 
     // Destroyed here while the other pool is away: it does not come back with it.
-    assert!(engine.destroy_target("vm".into()).await.unwrap().changed);
+    assert!(engine.destroy_target("vm".into(), false).await.unwrap().changed);
     third.export_pool("lake".into()).await.unwrap();
     third.shutdown().await;
     import(&engine, &rig, "lake").await;
@@ -420,9 +420,9 @@ async fn what_is_a_lun_of_a_target_whose_name_is_taken_is_neither_destroyed_nor_
     refused(second.restore_snapshot("tank/files".into(), "one".into(), request, true).await, Code::Conflict, None);
 
     // With the name it is a target like any.
-    second.destroy_target("vm".into()).await.unwrap();
+    second.destroy_target("vm".into(), false).await.unwrap();
     assert!(second.target("vm").unwrap().luns.iter().all(|lun| lun.served));
-    second.destroy_target("vm".into()).await.unwrap();
+    second.destroy_target("vm".into(), false).await.unwrap();
     second.destroy_volume("tank/files".into(), true, false).await.unwrap();
     second.destroy_space("tank/vm".into(), true).await.unwrap();
     second.shutdown().await;
@@ -462,7 +462,7 @@ async fn a_space_that_is_written_as_a_lun_and_by_an_export_is_warned_of() {
     engine.remove_export("vm".into(), None).await.unwrap();
     engine.create_export(export("tank/vm")).await.unwrap();
     assert_eq!(told(), 1);
-    engine.remove_lun("vm".into(), 0).await.unwrap();
+    engine.remove_lun("vm".into(), 0, false).await.unwrap();
     engine.add_lun("vm".into(), lun("tank/vm")).await.unwrap();
     assert_eq!(told(), 2);
     engine.shutdown().await;

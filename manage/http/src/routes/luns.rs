@@ -58,12 +58,18 @@ pub(crate) async fn grow(
 }
 
 /// Removes a LUN from a target. What it stands for stays.
+///
+/// Where initiators are logged in to the target, or reservations would be lost, it has to be confirmed.
 #[utoipa::path(delete, path = "/targets/{target}/luns/{lun}", tag = "targets", operation_id = "lun_remove",
-    params(("target" = String, Path, description = "Name of the target."), ("lun" = u16, Path, description = "Number of the LUN.")),
+    params(("target" = String, Path, description = "Name of the target."), ("lun" = u16, Path, description = "Number of the LUN."), Confirm),
     responses((status = 200, body = Changed, description = "Removed, or it was not there."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn remove(engine: OnEngine, InPath((target, lun)): InPath<(String, u16)>) -> Answered<Json<Changed>> {
-    Ok(Json(engine.remove_lun(target, lun).await?))
+pub(crate) async fn remove(
+    engine: OnEngine,
+    InPath((target, lun)): InPath<(String, u16)>,
+    InQuery(query): InQuery<Confirm>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.remove_lun(target, lun, query.confirm).await?))
 }
 
 /// Shows who reserved a LUN, and who is registered for reservations.

@@ -6,9 +6,9 @@ use holdfast_api::{
     AddPortal, AllowInitiator, Changed, CreateTarget, ErrorBody, SetPortal, SetTarget, Target, TargetChanged,
 };
 
-use super::{By, OnEngine, made};
+use super::{By, Confirm, OnEngine, made};
 use crate::reach::may_give_up;
-use crate::refusal::{Answered, Body, InPath};
+use crate::refusal::{Answered, Body, InPath, InQuery};
 
 /// Lists all targets with their LUNs.
 #[utoipa::path(get, path = "/targets", tag = "targets", operation_id = "target_list",
@@ -58,12 +58,18 @@ pub(crate) async fn set(
 }
 
 /// Destroys a target. Its initiators are logged out; what its LUNs stood for stays.
+///
+/// Where initiators are logged in, or reservations would be lost, it has to be confirmed.
 #[utoipa::path(delete, path = "/targets/{target}", tag = "targets", operation_id = "target_destroy",
-    params(("target" = String, Path, description = "Name of the target.")),
+    params(("target" = String, Path, description = "Name of the target."), Confirm),
     responses((status = 200, body = Changed, description = "Destroyed, or it was not there."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn destroy(engine: OnEngine, InPath(target): InPath<String>) -> Answered<Json<Changed>> {
-    Ok(Json(engine.destroy_target(target).await?))
+pub(crate) async fn destroy(
+    engine: OnEngine,
+    InPath(target): InPath<String>,
+    InQuery(query): InQuery<Confirm>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.destroy_target(target, query.confirm).await?))
 }
 
 /// Lets an initiator log in, by its name alone or with an account.

@@ -310,7 +310,7 @@ export const target = {
       option('--mutual', to.mutual),
       to.mutual === null && '--no-mutual',
     ),
-  destroy: (name: string) => holdfast('target', 'destroy', name),
+  destroy: (name: string) => holdfast('target', 'destroy', name, '--yes'),
   portalAdd: (name: string, address: string, group: number, state: string) =>
     holdfast('target', 'portal', 'add', name, address, option('--group', group), option('--state', state)),
   portalSet: (name: string, address: string, group: number, state: string) =>
@@ -337,7 +337,7 @@ export const lun = {
   alert: (target: string, number: number, percent: number | null) =>
     holdfast('lun', 'set', target, number, option('--alert', percent === null ? 'default' : percent || 'none')),
   grow: (target: string, number: number, bytes: number | null) => holdfast('lun', 'grow', target, number, size('--size', bytes)),
-  remove: (target: string, number: number) => holdfast('lun', 'remove', target, number),
+  remove: (target: string, number: number) => holdfast('lun', 'remove', target, number, '--yes'),
 };
 
 export const initiator = {

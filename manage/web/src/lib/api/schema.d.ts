@@ -1139,7 +1139,10 @@ export interface paths {
         get: operations["target_show"];
         put?: never;
         post?: never;
-        /** Destroys a target. Its initiators are logged out; what its LUNs stood for stays. */
+        /**
+         * Destroys a target. Its initiators are logged out; what its LUNs stood for stays.
+         * @description Where initiators are logged in, or reservations would be lost, it has to be confirmed.
+         */
         delete: operations["target_destroy"];
         options?: never;
         head?: never;
@@ -1209,7 +1212,10 @@ export interface paths {
         get: operations["lun_show"];
         put?: never;
         post?: never;
-        /** Removes a LUN from a target. What it stands for stays. */
+        /**
+         * Removes a LUN from a target. What it stands for stays.
+         * @description Where initiators are logged in to the target, or reservations would be lost, it has to be confirmed.
+         */
         delete: operations["lun_remove"];
         options?: never;
         head?: never;
@@ -10412,7 +10418,10 @@ export interface operations {
     };
     target_destroy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Name of the target. */
@@ -10737,7 +10746,10 @@ export interface operations {
     };
     lun_remove: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Number of the LUN. */
