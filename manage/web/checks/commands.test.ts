@@ -148,6 +148,7 @@ const shown = [
   snapshot.restore('tank/files', 'monday', { path: '/a', to: '/b', keep: true }),
   snapshot.destroy('tank/files', 'monday'),
   snapshot.scheduleSet('tank/files', { every_seconds: 5400, keep: 24 }),
+  snapshot.scheduleSet('tank/files', { every_seconds: 86_400, keep: 7 }, true),
   snapshot.scheduleRemove('tank/files', 86400),
   nbd.export({ space: 'tank/vm', name: 'images', read_only: true }),
   nbd.set('images', { max_iops: 2000, burst_iops: 500, max_bytes_per_second: 0 }),

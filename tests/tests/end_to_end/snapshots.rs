@@ -278,10 +278,10 @@ fn rules_make_and_destroy_snapshots_by_the_clock() {
         assert!(refused.contains(why), "{refused}");
     }
     let daily = ["snapshot", "schedule", "set", "tank/files", "--every", "1d", "--keep", "7"];
-    let each_minute = ["snapshot", "schedule", "set", "tank/files", "--every", "1m", "--keep", "1"];
+    let each_minute = |keep| ["snapshot", "schedule", "set", "tank/files", "--every", "1m", "--keep", keep];
     assert_eq!(daemon.json(&daily)["changed"], true);
     assert_eq!(daemon.json(&daily)["changed"], false);
-    daemon.please(&each_minute);
+    daemon.please(&each_minute("2"));
     let made = |daemon: &Daemon, every: u64| -> Vec<String> {
         let listed = daemon.json(&["snapshot", "list", "tank/files"]);
         let own = listed.as_array().expect("a list").iter().filter(|one| one["every_seconds"] == every);
@@ -291,10 +291,20 @@ fn rules_make_and_destroy_snapshots_by_the_clock() {
     let first = made(&daemon, 60);
     daemon.kill();
     daemon.start_again();
-    wait_until("the next minute's has taken its place", 90, || {
+    wait_until("the next minute has its own", 90, || made(&daemon, 60).len() == 2);
+    let refused = daemon.cli(&each_minute("1")).refused();
+    assert!(
+        refused.contains("1 snapshot of that interval would be destroyed") && refused.contains("--yes"),
+        "{refused}"
+    );
+    assert_eq!(made(&daemon, 60).len(), 2, "nothing is changed");
+    daemon.please(&[&each_minute("1")[..], &["--yes"]].concat());
+    wait_until("the newest has taken its place", 20, || {
         let now = made(&daemon, 60);
         now.len() == 1 && now != first
     });
+    // A rule that is removed and comes again knows those of before.
+    daemon.please(&each_minute("1"));
     assert_eq!(made(&daemon, 86_400).len(), 1);
     let shown = daemon.please(&["snapshot", "schedule", "show", "tank/files"]);
     assert!(shown.contains("1m") && shown.contains("1d"), "{shown}");

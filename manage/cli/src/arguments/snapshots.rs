@@ -64,6 +64,9 @@ pub enum ScheduleCommand {
         /// How many of them to keep; those beyond are destroyed
         #[arg(long, value_name = "N")]
         keep: u32,
+        /// Confirm: snapshots that are there beyond that are destroyed
+        #[arg(long)]
+        yes: bool,
     },
     /// Show the schedule of a volume
     Show {

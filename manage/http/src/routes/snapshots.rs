@@ -120,16 +120,19 @@ pub(crate) async fn schedule(
 }
 
 /// Adds a rule to the schedule of a volume, or changes the one of the same interval.
+///
+/// Where more snapshots of that interval are there than it keeps, it has to be confirmed.
 #[utoipa::path(put, path = "/volumes/{pool}/{volume}/snapshot-schedule", tag = "snapshots", operation_id = "snapshot_schedule_set", request_body = SetSnapshotRule,
-    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Confirm),
     responses((status = 200, body = SnapshotScheduleChanged, description = "The schedule as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn set_rule(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(query): InQuery<Confirm>,
     Body(request): Body<SetSnapshotRule>,
 ) -> Answered<Json<SnapshotScheduleChanged>> {
-    Ok(Json(engine.set_snapshot_rule(format!("{pool}/{volume}"), request).await?))
+    Ok(Json(engine.set_snapshot_rule(format!("{pool}/{volume}"), request, query.confirm).await?))
 }
 
 /// Which rule is removed.

@@ -269,7 +269,8 @@ export const snapshot = {
       pace(to),
     ),
   destroy: (volume: string, name: string) => holdfast('snapshot', 'destroy', `${volume}@${name}`, '--yes'),
-  scheduleSet: (volume: string, rule: SetSnapshotRule) =>
+  /** `yes` where snapshots that are there are destroyed by it. */
+  scheduleSet: (volume: string, rule: SetSnapshotRule, yes = false) =>
     holdfast(
       'snapshot',
       'schedule',
@@ -277,6 +278,7 @@ export const snapshot = {
       volume,
       option('--every', exactTime(rule.every_seconds)),
       option('--keep', rule.keep),
+      yes && '--yes',
     ),
   scheduleRemove: (volume: string, every: number) =>
     holdfast('snapshot', 'schedule', 'remove', volume, option('--every', exactTime(every))),

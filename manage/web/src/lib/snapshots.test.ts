@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SnapshotDifference, VolumeSnapshot } from './api/types';
-import { madeBy, partWords, pathProblem, placeWords, places, ruleProblems, ruleRequest } from './snapshots.ts';
+import { madeBy, partWords, pathProblem, placeWords, places, ruleProblems, ruleRequest, sameRule } from './snapshots.ts';
 
 const difference = (more: Partial<SnapshotDifference>): SnapshotDifference => ({
   change: 'changed',
@@ -49,6 +49,9 @@ test('rules are whole minutes and keep something', () => {
   assert.deepEqual(ruleProblems({ every: '1h', keep: '24' }), { every: undefined, keep: undefined });
   for (const every of ['', 'never', '90s', 'x']) assert.ok(ruleProblems({ every, keep: '1' }).every);
   for (const keep of ['', '0', '1001', '1.5']) assert.ok(ruleProblems({ every: '1h', keep }).keep);
+  assert.ok(sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 60, keep: 1 }));
+  assert.ok(!sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 60, keep: 2 }));
+  assert.ok(!sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 120, keep: 1 }));
   assert.equal(pathProblem('/projects'), undefined);
   assert.ok(pathProblem('projects'));
 });

@@ -51,6 +51,11 @@ export function ruleRequest(form: RuleForm): SetSnapshotRule {
   return { every_seconds: parseTime(form.every) ?? 0, keep: Number(form.keep.trim()) };
 }
 
+/** Whether two rules are the same. */
+export function sameRule(one: SetSnapshotRule, other: SetSnapshotRule): boolean {
+  return one.every_seconds === other.every_seconds && one.keep === other.keep;
+}
+
 /** What is wrong with the fields of a rule. */
 export function ruleProblems(form: RuleForm): Problems {
   const every = parseTime(form.every);

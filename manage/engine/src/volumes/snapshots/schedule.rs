@@ -17,6 +17,7 @@ use std::time::Duration;
 use holdfast_api::{
     ApiError, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged, interval,
 };
+use holdfast_model::counted;
 use holdfast_volume::{Snapshot, Volume};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 
 use super::{shown_time, stamp};
 use crate::engine::{Engine, OpenPool};
-use crate::error::ApiResult;
+use crate::error::{ApiResult, not_confirmed};
 use crate::events::moment;
 
 /// What names of snapshots that rules make begin with.
@@ -143,6 +144,23 @@ fn check(object: &str, rules: &[Rule], set: SetSnapshotRule) -> ApiResult<()> {
     Ok(())
 }
 
+/// Refuses a rule that would have snapshots destroyed that are kept so far; those that rules of before left count too.
+fn refuse_loss(object: &str, rules: &[Rule], snapshots: &[Snapshot], set: SetSnapshotRule) -> ApiResult<()> {
+    let SetSnapshotRule { every_seconds, keep } = set;
+    // What a rule of before does not keep goes anyhow.
+    let is_kept = |rule: &Rule| rule.every_seconds == every_seconds && rule.keep <= keep;
+    let own = of_rule(Rule { every_seconds, keep }, snapshots);
+    let beyond = own.len().saturating_sub(keep as usize);
+    let Some(oldest) = own.first().filter(|_| beyond > 0 && !rules.iter().any(is_kept)) else { return Ok(()) };
+    let which = counted(beyond as u64, "snapshot of that interval", "snapshots of that interval");
+    let message = format!(
+        "{which} would be destroyed at once: there are {}, the oldest is of {}, and {keep} would be kept",
+        own.len(),
+        shown_time(oldest.created)
+    );
+    Err(not_confirmed(object, message, "keep more, or repeat with --yes to destroy them"))
+}
+
 impl Engine {
     /// The rules by which snapshots of a volume are made.
     ///
@@ -157,15 +175,21 @@ impl Engine {
     /// Adds a rule, or changes the one of the same interval.
     ///
     /// # Errors
-    /// If there is no such volume, it is not open, the rule cannot be meant, or its pool takes no changes.
+    /// If there is no such volume, it is not open, the rule cannot be meant, snapshots would be destroyed by it and that is
+    /// not confirmed, or its pool takes no changes.
     pub async fn set_snapshot_rule(
         self: &Arc<Self>,
         path: String,
         set: SetSnapshotRule,
+        confirmed: bool,
     ) -> ApiResult<SnapshotScheduleChanged> {
         self.change(move |engine| async move {
-            let (_, known) = engine.open_volume_at(&path)?;
+            let (open, name, object) = engine.volume_at(&path)?;
+            let (known, volume) = open.open_volume_named(&name, &object)?;
             check(&format!("volume {path}"), &known.snapshot_rules, set)?;
+            if !confirmed {
+                refuse_loss(&format!("volume {path}"), &known.snapshot_rules, &volume.snapshots(), set)?;
+            }
             let SetSnapshotRule { every_seconds, keep } = set;
             let words = format!("snapshots are made every {}, and {keep} of them kept", interval(every_seconds));
             let change = |rules: &mut Vec<Rule>| {
@@ -339,6 +363,31 @@ mod tests {
         assert!(!is_due(Rule { every_seconds: 86_400, keep: 2 }, &made, at(10_800)));
         let told = shown_rule(rule, &made, at(7300));
         assert_eq!((told.snapshots, &told.next_at[..]), (1, "1970-01-01T03:00:00.000Z"));
+    }
+
+    #[test]
+    fn a_rule_that_keeps_fewer_says_what_is_destroyed() {
+        let made: Vec<Snapshot> = (0..365).map(|day| snapshot(&format!("auto-1d-{day}"), day * 86_400)).collect();
+        let hand = [snapshot("by hand", 0), snapshot("auto-1h-a", 0)];
+        let all = [&hand[..], &made[..]].concat();
+        let set = |rules: &[Rule], keep| {
+            let set = SetSnapshotRule { every_seconds: 86_400, keep };
+            refuse_loss("volume tank/files", rules, &all, set)
+        };
+        let yearly = [Rule { every_seconds: 86_400, keep: 365 }];
+        let refused = set(&yearly, 36).expect_err("329 go");
+        assert_eq!(refused.code, holdfast_api::Code::NotConfirmed);
+        let told =
+            "329 snapshots of that interval would be destroyed at once: there are 365, the oldest is of 1970-01-01";
+        assert!(refused.message.starts_with(told) && refused.next_action.contains("--yes"), "{refused}");
+        assert!(set(&[], 7).expect_err("those of a rule that was removed").message.starts_with("358 snapshots"));
+        assert!(set(&yearly, 364).expect_err("one").message.starts_with("1 snapshot of"));
+        for (rules, keep) in [(&yearly[..], 365), (&yearly[..], 400), (&[][..], 365)] {
+            set(rules, keep).expect("nothing goes");
+        }
+        let narrow = [Rule { every_seconds: 86_400, keep: 30 }];
+        set(&narrow, 30).expect("they go already");
+        set(&narrow, 40).expect("they go already");
     }
 
     #[test]

@@ -1685,7 +1685,10 @@ export interface paths {
         };
         /** Shows the rules by which snapshots of a volume are made and destroyed. */
         get: operations["snapshot_schedule_show"];
-        /** Adds a rule to the schedule of a volume, or changes the one of the same interval. */
+        /**
+         * Adds a rule to the schedule of a volume, or changes the one of the same interval.
+         * @description Where more snapshots of that interval are there than it keeps, it has to be confirmed.
+         */
         put: operations["snapshot_schedule_set"];
         post?: never;
         /** Removes a rule from the schedule of a volume, or all of them. The snapshots that they made stay. */
@@ -13040,7 +13043,10 @@ export interface operations {
     };
     snapshot_schedule_set: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Name of the pool. */
