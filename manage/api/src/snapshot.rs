@@ -1,9 +1,11 @@
 //! Snapshots of volumes: their files as they were at a moment.
 
+use holdfast_model::Condition;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::job::SetPace;
+use crate::schema::ConditionSchema;
 
 /// A snapshot of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +37,10 @@ pub struct SnapshotCreated {
     pub changed: bool,
     /// The snapshot.
     pub snapshot: VolumeSnapshot,
+    /// Why it lacks something that programs wrote to mapped memory, and what to do.
+    #[serde(default)]
+    #[schema(value_type = Vec<ConditionSchema>)]
+    pub notes: Vec<Condition>,
 }
 
 /// The answer to a snapshot that was destroyed.

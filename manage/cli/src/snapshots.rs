@@ -10,7 +10,7 @@ use holdfast_model::SpacePath;
 use crate::arguments::{ScheduleCommand, SnapshotCommand, SnapshotPath};
 use crate::client::{Client, segment};
 use crate::jobs;
-use crate::output::{harmless, print};
+use crate::output::{harmless, print, with_conditions};
 use crate::remote::tell;
 use crate::volumes::volume_path;
 
@@ -33,7 +33,7 @@ pub async fn snapshot_command(client: &Client, json: bool, command: SnapshotComm
             let answer: SnapshotCreated = client.post(&snapshots_path(&snapshot.volume), &request).await?;
             let files = answer.snapshot.files;
             let done = format!("snapshot {} has {files} files and directories", harmless(&snapshot.to_string()));
-            tell(json, &answer, answer.changed, done)
+            tell(json, &answer, answer.changed, with_conditions(done, &answer.notes))
         }
         SnapshotCommand::Diff { snapshot, to, path } => diff(client, json, &snapshot, to, path).await,
         SnapshotCommand::Restore { snapshot, path, to, discard, yes, start } => {

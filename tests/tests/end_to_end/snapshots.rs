@@ -516,6 +516,64 @@ fn a_restore_lasts_and_repeated_finds_nothing_to_do() {
 }
 
 #[test]
+fn who_writes_beyond_a_quota_to_mapped_memory_keeps_nobody_from_having_snapshots() {
+    let (_scene, _janitor, daemon, directory) = mounted();
+    let at = |name: &str| format!("{directory}/{name}");
+    std::fs::write(at("file"), "something").expect("written");
+    std::fs::create_dir(at("limited")).expect("made");
+    daemon.please(&["volume", "quota", "set", "tank/files", "--path", "/limited", "--size", "1MiB"]);
+    wait_for_jobs(&daemon);
+    File::create(at("limited/large")).and_then(|file| file.set_len(8 * MIB)).expect("a file with a hole");
+    let program = "import mmap, sys\n\
+                   file = open(sys.argv[1], 'r+b')\n\
+                   memory = mmap.mmap(file.fileno(), 0)\n\
+                   for line in sys.stdin:\n    \
+                       memory[:] = b'x' * len(memory)\n    \
+                       print('written', flush=True)\n";
+    let mut mapping = std::process::Command::new("python3")
+        .args(["-c", program, &at("limited/large")])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut output = BufReader::new(mapping.stdout.take().expect("piped"));
+    let mut input = mapping.stdin.take().expect("piped");
+    let mut write = || {
+        input.write_all(b"\n").expect("it listens");
+        output.read_line(&mut String::new()).expect("it says so");
+    };
+    let lacks = "not all that programs wrote to mapped memory is in it";
+    let told = |daemon: &Daemon, what: &str| {
+        let events = daemon.json(&["event", "list"]);
+        let is_it = |event: &&Value| {
+            let cause = event["cause"].as_str().unwrap_or_default();
+            cause.contains(what) && cause.contains(lacks)
+        };
+        events.as_array().expect("a list").iter().filter(is_it).count()
+    };
+    write();
+    let made = daemon.please(&["snapshot", "create", "tank/files@hand"]);
+    assert!(made.contains(lacks), "{made}");
+    assert_eq!(told(&daemon, "snapshot hand"), 1);
+    assert_eq!(std::fs::read(at(".snapshots/hand/file")).expect("read"), b"something");
+    write();
+    daemon.please(&["snapshot", "schedule", "set", "tank/files", "--every", "1d", "--keep", "7"]);
+    wait_until("the rule has made one", 20, || told(&daemon, "its snapshots of each 1d") == 1);
+    let listed = daemon.please(&["snapshot", "list", "tank/files"]);
+    assert!(listed.contains("auto-1d-"), "{listed}");
+    assert!(daemon.json(&["volume", "show", "tank/files"]).to_string().contains(lacks), "its health says so");
+    std::fs::write(at("file"), "other").expect("written");
+    write();
+    daemon.please(&["snapshot", "restore", "tank/files@hand", "--path", "/file", "--yes", "--wait"]);
+    assert_eq!(std::fs::read(at("file")).expect("read"), b"something");
+    assert_eq!(told(&daemon, "which keeps what was there before a restore"), 1);
+    drop(input);
+    mapping.wait().expect("it ends");
+    daemon.please(&["snapshot", "schedule", "remove", "tank/files"]);
+    clean(&daemon);
+}
+
+#[test]
 fn a_restore_elsewhere_goes_on_and_its_snapshot_stays_meanwhile() {
     let (_scene, _janitor, mut daemon, directory) = mounted();
     let at = |name: &str| format!("{directory}/{name}");

@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Code, JobChanged, JobKind, RestoreSnapshot};
+use holdfast_api::{ApiError, Code, JobChanged, JobKind, RestoreSnapshot, Severity};
 use holdfast_model::{ByteSize, counted};
 use holdfast_volume::service::FileKind;
 use holdfast_volume::{ErrorKind, Volume};
@@ -161,7 +161,12 @@ async fn keep_before(
         (_, Some(known)) => known,
         (_, None) => {
             let (open, id) = (site.open.clone(), target.id);
-            site.outside(async move { open.hand_over_mapped(id).await }).await?.map_err(Cut::Failed)?;
+            let lacks = site.outside(async move { open.hand_over_mapped(id).await }).await?.map_err(Cut::Failed)?;
+            if let Some(lacks) = lacks {
+                // At once: its end may be far, and behind a restart.
+                let cause = format!("snapshot {keep}, which keeps what was there before a restore: {}", lacks.cause);
+                site.events.emit(Severity::Warning, &target.object(), &cause, &lacks.next_action);
+            }
             volume.create_snapshot(keep).await.map_err(|error| about(&error))?.generation
         }
     };

@@ -137,7 +137,8 @@ impl Engine {
         } else {
             let (runtime, reactors) = (tokio::runtime::Handle::current(), self.reactors.clone());
             let luns = live.luns_on_volume(spec.target.id).into_iter().map(|(.., file)| file).collect();
-            Whereabouts::At(Site { open: open.clone(), spaces, runtime, reactors, luns })
+            let events = self.events.clone();
+            Whereabouts::At(Site { open: open.clone(), spaces, runtime, reactors, luns, events })
         }
     }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::engine::OpenPool;
 use crate::error::from_space;
+use crate::events::EventLog;
 
 /// What a job works on: a pool, or a space, volume or disk of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,6 +151,8 @@ pub(super) struct Site {
     pub(super) reactors: Vec<ReactorHandle>,
     /// Files of the volume that are LUNs, served or not.
     pub(super) luns: Vec<FileId>,
+    /// Where is told what cannot wait for the outcome.
+    pub(super) events: Arc<EventLog>,
 }
 
 impl Site {

@@ -6,15 +6,17 @@
 //!       ─▶ syncfs again                                        it tells what of that was not taken
 //! ```
 //!
-//! Invariants: a snapshot has what mapped memory had when it was asked for, or it is not made. A kernel that does not
-//! answer holds one thread for each volume, and nobody for longer than [`TIMEOUT`].
+//! Invariants: a snapshot has what mapped memory had when it was asked for, or it is told why not all of it; where the
+//! kernel does not answer, none is made. What a program wrote that the volume does not take, as one beyond its quota, is
+//! lost to that program alone, and keeps nobody from having snapshots. A kernel that does not answer holds one thread for
+//! each volume, and nobody for longer than [`TIMEOUT`].
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{ApiError, Code};
+use holdfast_api::{ApiError, Code, Condition};
 use holdfast_model::Uuid;
 use holdfast_opens::Access;
 use holdfast_volume::service::FileId;
@@ -67,12 +69,26 @@ fn write_back(mount: Option<&File>) -> Result<(), String> {
     mount.map_or(Ok(()), |open| rustix::fs::syncfs(open).map_err(|error| error.to_string()))
 }
 
+/// What a hand-over means for the snapshot of `object` that is to follow: why it lacks something.
+fn judged(object: &str, done: Result<(), (Code, String)>) -> ApiResult<Option<Condition>> {
+    let Err((code, why)) = done else { return Ok(None) };
+    if code == Code::Timeout {
+        let message = format!("what programs wrote to mapped memory could not be had for the snapshot: {why}");
+        let next = "see whether its mount answers; end the programs that use it or unmount it, and repeat";
+        return Err(ApiError::new(code, object, message, next));
+    }
+    let cause = format!("not all that programs wrote to mapped memory is in it, as the volume did not take it: {why}");
+    let next = "see the quotas, the room and the health of the volume; end the program that writes beyond them";
+    Ok(Some(Condition::new(cause, next)))
+}
+
 impl OpenPool {
     /// Has the kernel hand over what programs wrote to memory that is mapped to files of a volume, where that is mounted.
+    /// Answers why a snapshot that is made now lacks some of it, if that is so.
     ///
     /// # Errors
-    /// It did not in time, or what it handed over was not taken.
-    pub(crate) async fn hand_over_mapped(&self, id: Uuid) -> ApiResult<()> {
+    /// It did not in time.
+    pub(crate) async fn hand_over_mapped(&self, id: Uuid) -> ApiResult<Option<Condition>> {
         let found = {
             let volumes = self.volumes();
             let live = volumes.values().find(|live| live.known.id == id);
@@ -83,7 +99,7 @@ impl OpenPool {
                 Some((mounted.notifier(), place, opened.opens.clone(), opened.asking.clone(), object))
             })
         };
-        let Some((notifier, place, opens, asking, object)) = found else { return Ok(()) };
+        let Some((notifier, place, opens, asking, object)) = found else { return Ok(None) };
         let work = move || {
             let mount = place.and_then(|place| opened(&place));
             let written = write_back(mount.as_ref());
@@ -98,11 +114,7 @@ impl OpenPool {
             let dropped = write_back(mount.as_ref());
             written.and(dropped)
         };
-        asking.within(TIMEOUT, work).await.map_err(|(code, why)| {
-            let message = format!("what programs wrote to mapped memory could not be had for the snapshot: {why}");
-            let next = "see whether its mount answers; end the programs that use it or unmount it, and repeat";
-            ApiError::new(code, object.to_string(), message, next)
-        })
+        judged(&object.to_string(), asking.within(TIMEOUT, work).await)
     }
 }
 
@@ -111,6 +123,19 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn what_is_not_taken_hinders_no_snapshot_and_is_told() {
+        let object = "volume tank/files";
+        assert_eq!(judged(object, Ok(())), Ok(None));
+        for error in [rustix::io::Errno::DQUOT, rustix::io::Errno::NOSPC, rustix::io::Errno::IO] {
+            let lacks =
+                judged(object, Err((Code::Failed, error.to_string()))).expect("it is made").expect("it is told");
+            assert!(lacks.cause.contains(&error.to_string()) && !lacks.next_action.is_empty(), "{lacks:?}");
+        }
+        let refused = judged(object, Err((Code::Timeout, "no answer".into()))).expect_err("it is not made");
+        assert!(refused.code == Code::Timeout && refused.object == object, "{refused}");
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_kernel_that_does_not_answer_holds_nobody_and_one_thread() {

@@ -3,13 +3,14 @@
 //! Invariant: a snapshot is destroyed only by who confirms it, or by the rule that made it.
 
 mod schedule;
+mod side_by_side;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_api::{
-    ApiError, Code, CreateSnapshot, JobKind, SetPace, SnapshotChange, SnapshotCreated, SnapshotDestroyed,
-    SnapshotDifference, SnapshotDifferences, SnapshotFileKind, VolumeSnapshot,
+    ApiError, Code, Condition, CreateSnapshot, JobKind, SetPace, Severity, SnapshotChange, SnapshotCreated,
+    SnapshotDestroyed, SnapshotDifference, SnapshotDifferences, SnapshotFileKind, VolumeSnapshot,
 };
 use holdfast_model::counted;
 use holdfast_volume::service::{FileKind, Time};
@@ -207,17 +208,22 @@ impl Engine {
                 return Err(ApiError::invalid(object, message, "choose another name").at("name"));
             }
         }
-        self.hand_over_mapped(&path).await?;
+        let lacks = self.hand_over_mapped(&path).await?;
         self.change(move |engine| async move {
             let snapshot = engine.make_snapshot(&path, &name).await?;
-            Ok(SnapshotCreated { changed: true, snapshot })
+            if let Some(lacks) = &lacks {
+                let (open, known) = engine.open_volume_at(&path)?;
+                let cause = format!("snapshot {name}: {}", lacks.cause);
+                engine.events.emit(Severity::Warning, &open.volume_object(&known), &cause, &lacks.next_action);
+            }
+            Ok(SnapshotCreated { changed: true, snapshot, notes: lacks.into_iter().collect() })
         })
         .await
     }
 
     /// Has what programs wrote to mapped memory be in the next snapshot of a volume. Others may change things meanwhile:
-    /// the kernel may take its time.
-    pub(crate) async fn hand_over_mapped(&self, path: &str) -> ApiResult<()> {
+    /// the kernel may take its time. Answers why that snapshot lacks some of it, if that is so.
+    pub(crate) async fn hand_over_mapped(&self, path: &str) -> ApiResult<Option<Condition>> {
         let (open, known) = self.open_volume_at(path)?;
         open.hand_over_mapped(known.id).await
     }

@@ -5,24 +5,29 @@
 //!   rule 1 d, keep 30     auto-1d-…
 //! ```
 //!
-//! A rule knows its snapshots by their names, so nothing of it is written down but the rule itself.
+//! A rule knows its snapshots by their names, so nothing of it is written down but the rule itself. Volumes are served side
+//! by side: one whose mount does not answer holds up no other. Mapped memory is handed over once for all rules of a volume.
 //!
 //! Invariants: only snapshots that a rule made are destroyed by it, the oldest first, and never so many that fewer than it
-//! keeps are left. A rule that cannot be kept is told of in the health of its volume until it can.
+//! keeps are left. A rule that cannot be kept is told of in the health of its volume until it can, and intervals that were
+//! skipped are told when it is kept again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_api::{
-    ApiError, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged, interval,
+    ApiError, Code, Condition, SetSnapshotRule, Severity, SnapshotRule, SnapshotSchedule, SnapshotScheduleChanged,
+    interval,
 };
 use holdfast_model::counted;
 use holdfast_volume::{Snapshot, Volume};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
+use tokio::time::{Instant, MissedTickBehavior};
 
+use super::side_by_side::SideBySide;
 use super::{shown_time, stamp};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, not_confirmed};
@@ -53,6 +58,35 @@ pub(in crate::volumes) struct ScheduleWatch {
     unmade: BTreeMap<u64, ApiError>,
     /// By the interval, why one could not be destroyed.
     left: BTreeMap<u64, ApiError>,
+    /// By the interval, what the last one lacks.
+    lacking: BTreeMap<u64, ApiError>,
+    /// By the interval, up to which one it was kept.
+    kept_up: BTreeMap<u64, i64>,
+}
+
+impl ScheduleWatch {
+    /// Notes that a rule was looked at in an interval, and whether it is kept in that; answers how many were skipped.
+    fn skipped(&mut self, every_seconds: u64, now: i64, is_kept: bool) -> i64 {
+        let last = self.kept_up.entry(every_seconds).or_insert(now - 1);
+        if !is_kept {
+            return 0;
+        }
+        let before = std::mem::replace(last, now);
+        (now - before - 1).max(0)
+    }
+}
+
+/// A volume with rules, in service.
+struct Ruled {
+    open: Arc<OpenPool>,
+    name: String,
+    rules: Vec<Rule>,
+    volume: Arc<Volume>,
+}
+
+/// The number of the interval of a rule at a time.
+fn interval_at(rule: Rule, seconds: i64) -> i64 {
+    seconds.div_euclid(rule.every_seconds as i64)
 }
 
 fn prefix(every_seconds: u64) -> String {
@@ -79,9 +113,8 @@ fn of_rule(rule: Rule, snapshots: &[Snapshot]) -> Vec<&Snapshot> {
 
 /// Whether a rule is to make one now: its last one is of another interval, also where the clock was set back.
 fn is_due(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> bool {
-    let of = |seconds: i64| seconds.div_euclid(rule.every_seconds as i64);
-    let last = of_rule(rule, snapshots).last().map(|last| of(last.created.seconds));
-    last != Some(of(now.as_second()))
+    let last = of_rule(rule, snapshots).last().map(|last| interval_at(rule, last.created.seconds));
+    last != Some(interval_at(rule, now.as_second()))
 }
 
 fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRule {
@@ -90,7 +123,7 @@ fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRul
         true => now,
         false => {
             let every = rule.every_seconds as i64;
-            Timestamp::from_second((now.as_second().div_euclid(every) + 1) * every).unwrap_or(now)
+            Timestamp::from_second((interval_at(rule, now.as_second()) + 1) * every).unwrap_or(now)
         }
     };
     SnapshotRule {
@@ -118,7 +151,11 @@ pub(in crate::volumes) fn conditions(name: &str, watch: &ScheduleWatch) -> Vec<C
         let next = format!("'holdfast snapshot list {name}' lists them; {}", error.next_action);
         Condition::new(cause, next)
     });
-    unmade.chain(left).collect()
+    let lacking = watch.lacking.iter().map(|(every, error)| {
+        let cause = format!("the last snapshot of each {}: {}", interval(*every), error.message);
+        Condition::new(cause, error.next_action.clone())
+    });
+    unmade.chain(left).chain(lacking).collect()
 }
 
 /// Refuses rules that cannot be meant.
@@ -244,46 +281,87 @@ impl Engine {
         Ok(SnapshotScheduleChanged { changed, schedule: shown(&known.snapshot_rules, &volume) })
     }
 
-    /// Makes the snapshots of a pool's volumes that are due, and destroys those that rules keep no more.
-    async fn keep_rules(self: &Arc<Self>, open: &Arc<OpenPool>) {
-        let ruled: Vec<(String, Vec<Rule>, Arc<Volume>)> = {
+    /// The volumes that have rules and are in service.
+    fn ruled(&self) -> Vec<Ruled> {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let of_pool = |open: Arc<OpenPool>| {
             let volumes = open.volumes();
             let ruled = volumes.iter().filter(|(_, live)| !live.known.snapshot_rules.is_empty() && !live.is_away);
             let ruled = ruled.filter_map(|(name, live)| {
-                Some((name.clone(), live.known.snapshot_rules.clone(), live.open.as_ref()?.volume.clone()))
+                let (rules, volume) = (live.known.snapshot_rules.clone(), live.open.as_ref()?.volume.clone());
+                Some(Ruled { open: open.clone(), name: name.clone(), rules, volume })
             });
-            ruled.collect()
+            ruled.collect::<Vec<_>>()
         };
-        for (name, rules, volume) in ruled {
-            let path = format!("{}/{name}", open.name());
-            for rule in rules {
-                let now = Timestamp::now();
-                let mut snapshots = volume.snapshots();
-                if is_due(rule, &snapshots, now) {
-                    let made = self.make_by_rule(&path, rule, now).await;
-                    self.note_rule(open, &name, made.err(), |watch| &mut watch.unmade, rule);
-                    snapshots = volume.snapshots();
-                }
-                let own = of_rule(rule, &snapshots);
-                let beyond = own.len().saturating_sub(rule.keep as usize);
-                let mut failed = None;
-                for one in &own[..beyond] {
-                    let (path, name) = (path.clone(), one.name.clone());
-                    let ended = self.change(move |engine| async move { engine.end_snapshot(&path, &name).await });
-                    failed = ended.await.err().or(failed);
-                }
-                self.note_rule(open, &name, failed, |watch| &mut watch.left, rule);
+        pools.into_iter().flat_map(of_pool).collect()
+    }
+
+    /// Makes the snapshots of a volume that are due, and destroys those that its rules keep no more.
+    async fn keep_rules(self: &Arc<Self>, ruled: &Ruled) {
+        let Ruled { open, name, rules, volume } = ruled;
+        let path = format!("{}/{name}", open.name());
+        let handed = OnceCell::new();
+        for rule in rules.iter().copied() {
+            let now = Timestamp::now();
+            let mut snapshots = volume.snapshots();
+            let mut is_kept = true;
+            let mut hindered = None;
+            if is_due(rule, &snapshots, now) {
+                let handed = handed.get_or_init(|| self.hand_over_mapped(&path)).await.clone();
+                let made = match handed {
+                    Ok(lacks) => self.make_by_rule(&path, rule, now).await.map(|()| lacks),
+                    Err(error) => Err(error),
+                };
+                is_kept = made.is_ok();
+                let (unmade, lacks) = made.map_or_else(|error| (Some(error), None), |lacks| (None, lacks));
+                let told = |lacks: Condition| ApiError::new(Code::Failed, &path, lacks.cause, lacks.next_action);
+                hindered = self.note_rule(open, name, unmade, |watch| &mut watch.unmade, rule);
+                self.note_rule(open, name, lacks.map(told), |watch| &mut watch.lacking, rule);
+                snapshots = volume.snapshots();
             }
+            self.note_interval(open, name, (rule, interval_at(rule, now.as_second())), is_kept, hindered);
+            let own = of_rule(rule, &snapshots);
+            let beyond = own.len().saturating_sub(rule.keep as usize);
+            let mut failed = None;
+            for one in &own[..beyond] {
+                let (path, name) = (path.clone(), one.name.clone());
+                let ended = self.change(move |engine| async move { engine.end_snapshot(&path, &name).await });
+                failed = ended.await.err().or(failed);
+            }
+            self.note_rule(open, name, failed, |watch| &mut watch.left, rule);
         }
     }
 
     async fn make_by_rule(self: &Arc<Self>, path: &str, rule: Rule, now: Timestamp) -> ApiResult<()> {
-        self.hand_over_mapped(path).await?;
         let (path, name) = (path.to_owned(), format!("{}{}", prefix(rule.every_seconds), stamp(now)));
         self.change(move |engine| async move { engine.make_snapshot(&path, &name).await.map(drop) }).await
     }
 
-    /// Notes what hinders a rule, and tells of it once.
+    /// Notes that a rule was looked at, and tells of intervals that were skipped when it is kept again.
+    fn note_interval(
+        &self,
+        open: &OpenPool,
+        name: &str,
+        (rule, now): (Rule, i64),
+        is_kept: bool,
+        hindered: Option<ApiError>,
+    ) {
+        let (known, skipped) = {
+            let mut volumes = open.volumes();
+            let Some(live) = volumes.get_mut(name) else { return };
+            (live.known.clone(), live.schedule.skipped(rule.every_seconds, now, is_kept))
+        };
+        if skipped > 0 {
+            let which = counted(skipped as u64, "snapshot", "snapshots");
+            let every = interval(rule.every_seconds);
+            let why = hindered.as_ref().map_or("it was not in service, or there was no time", |error| &error.message);
+            let cause = format!("{which} of each {every} were skipped: {why}");
+            let next = hindered.as_ref().map_or("see its events", |error| &error.next_action);
+            self.events.emit(Severity::Warning, &open.volume_object(&known), &cause, next);
+        }
+    }
+
+    /// Notes what hinders a rule, and tells of it once; answers what did so far.
     fn note_rule(
         &self,
         open: &OpenPool,
@@ -291,20 +369,18 @@ impl Engine {
         failed: Option<ApiError>,
         which: impl Fn(&mut ScheduleWatch) -> &mut BTreeMap<u64, ApiError>,
         rule: Rule,
-    ) {
-        let (known, is_new) = {
+    ) -> Option<ApiError> {
+        let (known, before) = {
             let mut volumes = open.volumes();
-            let Some(live) = volumes.get_mut(name) else { return };
+            let live = volumes.get_mut(name)?;
             let notes = which(&mut live.schedule);
             let before = match &failed {
                 Some(error) => notes.insert(rule.every_seconds, error.clone()),
                 None => notes.remove(&rule.every_seconds),
             };
-            (
-                live.known.clone(),
-                before.map(|error| error.message) != failed.as_ref().map(|error| error.message.clone()),
-            )
+            (live.known.clone(), before)
         };
+        let is_new = before.as_ref().map(|error| &error.message) != failed.as_ref().map(|error| &error.message);
         if let Some(error) = failed.filter(|_| is_new) {
             let cause = format!(
                 "its snapshots of each {} are not kept as they are to be: {}",
@@ -313,20 +389,25 @@ impl Engine {
             );
             self.events.emit(Severity::Warning, &open.volume_object(&known), &cause, &error.next_action);
         }
+        before
     }
 }
 
 /// Keeps the rules of all volumes, until `stop` says so or the engine is gone.
 pub(crate) async fn keep_schedules(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
+    let mut works = SideBySide::default();
+    let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = works.ended() => continue,
+            _ = look.tick() => {}
         }
         let Some(engine) = engine.upgrade() else { return };
-        let pools: Vec<Arc<OpenPool>> = engine.live().pools.values().cloned().collect();
-        for open in pools {
-            engine.keep_rules(&open).await;
+        for ruled in engine.ruled() {
+            let engine = engine.clone();
+            works.begin(ruled.volume.id(), async move { engine.keep_rules(&ruled).await });
         }
     }
 }
@@ -366,6 +447,17 @@ mod tests {
     }
 
     #[test]
+    fn intervals_that_were_skipped_are_counted_once() {
+        let mut watch = ScheduleWatch::default();
+        let mut looked = |now, is_kept| watch.skipped(60, now, is_kept);
+        assert_eq!((looked(100, true), looked(100, true), looked(101, true)), (0, 0, 0));
+        assert_eq!((looked(102, false), looked(104, false), looked(105, true), looked(106, true)), (0, 0, 3, 0));
+        assert_eq!((looked(50, true), looked(51, true)), (0, 0), "the clock was set back");
+        let mut late = ScheduleWatch::default();
+        assert_eq!((late.skipped(60, 7, false), late.skipped(60, 9, true)), (0, 2), "it was never kept");
+    }
+
+    #[test]
     fn a_rule_that_keeps_fewer_says_what_is_destroyed() {
         let made: Vec<Snapshot> = (0..365).map(|day| snapshot(&format!("auto-1d-{day}"), day * 86_400)).collect();
         let hand = [snapshot("by hand", 0), snapshot("auto-1h-a", 0)];
@@ -376,7 +468,7 @@ mod tests {
         };
         let yearly = [Rule { every_seconds: 86_400, keep: 365 }];
         let refused = set(&yearly, 36).expect_err("329 go");
-        assert_eq!(refused.code, holdfast_api::Code::NotConfirmed);
+        assert_eq!(refused.code, Code::NotConfirmed);
         let told =
             "329 snapshots of that interval would be destroyed at once: there are 365, the oldest is of 1970-01-01";
         assert!(refused.message.starts_with(told) && refused.next_action.contains("--yes"), "{refused}");

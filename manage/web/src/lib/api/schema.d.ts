@@ -4633,6 +4633,8 @@ export interface components {
         SnapshotCreated: {
             /** @description True: a name that is taken is refused. */
             changed: boolean;
+            /** @description Why it lacks something that programs wrote to mapped memory, and what to do. */
+            notes?: components["schemas"]["Condition"][];
             /** @description The snapshot. */
             snapshot: components["schemas"]["VolumeSnapshot"];
         };
