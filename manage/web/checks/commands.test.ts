@@ -119,6 +119,7 @@ const shown = [
     case_sensitive: true,
   }),
   volume.create({ name: 'tank/files', on: 'tank/vm' }),
+  volume.set('tank/files', 'discard'),
   volume.mount('tank/files', "/srv/kim's files", true),
   volume.unmount('tank/files', true),
   volume.grow('tank/files', 3 * GIB),

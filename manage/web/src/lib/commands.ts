@@ -1,5 +1,13 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
-import type { IntegrityMode, LayoutKind, RestoreSnapshot, SetSnapshotRule, SetVolumeQuota, VolumeQuota } from './api/types';
+import type {
+  IntegrityMode,
+  LayoutKind,
+  ModeChange,
+  RestoreSnapshot,
+  SetSnapshotRule,
+  SetVolumeQuota,
+  VolumeQuota,
+} from './api/types';
 import type { AddLun, CreateExport, CreateSpace, CreateTarget, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
@@ -214,6 +222,7 @@ export const volume = {
       option('--on', request.on),
       request.case_sensitive && '--case-sensitive',
     ),
+  set: (volume: string, change: ModeChange) => holdfast('volume', 'set', volume, option('--mode-change', change)),
   mount: (volume: string, directory: string, over: boolean) => holdfast('volume', 'mount', volume, directory, over && '--over'),
   unmount: (volume: string, force: boolean) => holdfast('volume', 'unmount', volume, force && '--force'),
   grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
@@ -343,8 +352,9 @@ export const lun = {
 };
 
 export const initiator = {
+  /** As `user` by CHAP, or by its name alone. */
   allow: (target: string, iqn: string, user: string | null) =>
-    holdfast('initiator', 'allow', target, iqn, option('--chap', user)),
+    holdfast('initiator', 'allow', target, iqn, user === null ? '--no-chap' : option('--chap', user)),
   deny: (target: string, iqn: string) => holdfast('initiator', 'deny', target, iqn),
 };
 

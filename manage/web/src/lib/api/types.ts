@@ -20,6 +20,7 @@ export type Health = Schemas['Disk']['health'];
 export type History = Schemas['History'];
 export type HistoryKind = Schemas['HistoryKind'];
 export type IntegrityMode = Schemas['IntegrityMode'];
+export type ModeChange = Schemas['ModeChange'];
 export type IscsiSession = Schemas['IscsiSession'];
 export type Job = Schemas['Job'];
 export type JournalEntries = Omit<Schemas['JournalEntries'], 'id'> & { id: number | string };
