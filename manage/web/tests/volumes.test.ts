@@ -309,6 +309,20 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
   assert.deepEqual([acl.own, acl.mode], [true, '0777']);
 });
 
+test('what chmod does to descriptors is shown and set', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByText('Limits what the descriptor grants').waitFor();
+  await page.getByRole('button', { name: 'Mode changes…' }).click();
+  const shown = dialog('What chmod does on tank/files');
+  await shown.getByLabel('A change of the mode').selectOption('discard');
+  await shown.getByText('holdfast volume set tank/files --mode-change discard', { exact: true }).waitFor();
+  await shown.getByRole('button', { name: 'Set', exact: true }).click();
+  await shown.waitFor({ state: 'detached' });
+  await page.getByRole('definition').filter({ hasText: 'Takes the descriptor away' }).waitFor();
+  assert.equal((await server.get<{ mode_change: string }>('/volumes/tank/files')).mode_change, 'discard');
+});
+
 test('snapshots of it are made by the clock', { skip: without }, async () => {
   const { page, server } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
@@ -321,7 +335,23 @@ test('snapshots of it are made by the clock', { skip: without }, async () => {
   await add.getByLabel('Every').fill('1d');
   await add.getByLabel('Keep').fill('7');
   await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7', { exact: true }).waitFor();
+  // As if there were a year of them from an earlier rule.
+  const message = '358 snapshots of that interval would be destroyed at once';
+  const error = { code: 'not_confirmed', object: 'volume tank/files', message, next_action: 'keep more' };
+  const refuse = { status: 409, contentType: 'application/json', body: JSON.stringify({ error }) };
+  await page.route('**/snapshot-schedule?confirm=false', (route) => route.fulfill(refuse), { times: 1 });
   await add.getByRole('button', { name: 'Set', exact: true }).click();
+  const anyway = add.getByLabel(/^Do it anyway: 358 snapshots/);
+  await add.locator('[name=meant][aria-invalid=true]').waitFor();
+  await anyway.check();
+  await add.getByLabel('Keep').fill('8');
+  await anyway.waitFor({ state: 'detached' });
+  await add.getByLabel('Keep').fill('7');
+  await anyway.waitFor();
+  await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7 --yes', { exact: true }).waitFor();
+  const sent = page.waitForRequest('**/snapshot-schedule?confirm=true');
+  await add.getByRole('button', { name: 'Set and destroy' }).click();
+  await sent;
   await add.waitFor({ state: 'detached' });
   const rule = page.getByRole('grid', { name: 'Schedule' }).getByRole('row', { name: /1d/ });
   await rule.getByText('of 7').waitFor();
