@@ -299,6 +299,12 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
     .getByText(/granted: entry/)
     .first()
     .waitFor();
+  await shown.getByLabel('File or directory').fill('/');
+  await shown.getByLabel('Hand them on to all that is below, as a job').check();
+  await shown.getByLabel('Priority').selectOption('low');
+  await shown.getByText(/^holdfast volume acl set tank\/files\/ --sddl .* --below --priority low$/).waitFor();
+  await shown.getByLabel('Hand them on to all that is below, as a job').uncheck();
+  await shown.getByLabel('File or directory').fill('/note');
   await shown.getByLabel('Descriptor').fill('D:(');
   await shown.getByRole('button', { name: 'Set permissions' }).click();
   await shown.locator('[name=sddl][aria-invalid=true]').waitFor();

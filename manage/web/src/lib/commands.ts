@@ -245,8 +245,8 @@ export const volume = {
     ),
   quotaRemove: (volume: string, kind: VolumeQuota['kind'], name: string) =>
     holdfast('volume', 'quota', 'remove', volume, option(kind === 'tree' ? '--path' : `--${kind}`, name)),
-  aclSet: (volume: string, path: string, sddl: string, below: boolean) =>
-    holdfast('volume', 'acl', 'set', `${volume}${path}`, option('--sddl', sddl), below && '--below'),
+  aclSet: (volume: string, path: string, sddl: string, below: boolean, how: Pace = {}) =>
+    holdfast('volume', 'acl', 'set', `${volume}${path}`, option('--sddl', sddl), below && '--below', pace(how)),
   integritySet: (volume: string, path: string, mode: IntegrityMode, below: boolean, how: Pace = {}) =>
     holdfast('volume', 'integrity', 'set', `${volume}${path}`, mode, below && '--below', pace(how)),
   scrub: (volume: string, how: Pace = {}) => holdfast('volume', 'scrub', volume, pace(how)),
