@@ -146,6 +146,7 @@ impl Store {
             rooms: Mutex::new(Rooms::new(superblock)),
             data,
             checkpoint: tokio::sync::Mutex::new(Checkpoint { root }),
+            reading: tokio::sync::Mutex::default(),
             reserved: AtomicUsize::new(0),
             promised: AtomicUsize::new(0),
             recovered: 0,

@@ -1,7 +1,7 @@
 //! A volume read while it is in use, and what its trees say held against each other, in bounded memory.
 //!
 //! ```text
-//!   1  nodes of the newest durable root, leaf by leaf     facts of both sides ─▶ sums in buckets
+//!   1  nodes of a durable root, pinned, leaf by leaf      facts of both sides ─▶ sums in buckets
 //!                                                         what is wrong by itself ─▶ suspects
 //!   2  owners in order, one zone at a time                 ─▶ its bitmap
 //!   3  only where a bucket is unequal: the trees again     ─▶ suspects
@@ -14,6 +14,7 @@
 mod facts;
 pub(crate) mod judge;
 mod kept;
+mod reading;
 pub(crate) mod runs;
 pub(crate) mod shared;
 mod sums;
@@ -32,6 +33,7 @@ use crate::page::Page;
 use crate::quota::Tally;
 use crate::record::security_of;
 use crate::references::{Reference, Whose};
+use crate::snapshots::Span;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume};
@@ -42,6 +44,7 @@ pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
 use kept::KeptTally;
 pub(crate) use kept::kept_of;
+pub(crate) use reading::Reading;
 use sums::Sums;
 pub use walk::ScanProgress;
 use walk::Walked;
@@ -83,13 +86,14 @@ pub(crate) struct NoLeaves;
 impl Leaves for NoLeaves {}
 
 impl Store {
-    /// Reads all nodes that the newest durable root refers to. Changes go on meanwhile; checkpoints wait.
+    /// Reads all nodes that the newest durable root refers to. Changes and checkpoints go on meanwhile.
     ///
     /// # Errors
-    /// None of the volume's: what cannot be read is a finding.
+    /// What was kept for that was given away, as there was no room without it. What cannot be read is a finding.
     pub async fn scan(&self) -> Result<Vec<Verb>, VolumeError> {
-        let newest = self.checkpoint.lock().await;
-        let walked = self.walk(&newest.root, Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
+        let of = self.read_beside().await;
+        let walked = self.walk(&of, Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
+        of.check()?;
         Ok(walked.verbs.into_iter().collect())
     }
 }
@@ -98,6 +102,8 @@ impl Store {
 struct Scan<'a> {
     volume: &'a Volume,
     settings: ScanSettings,
+    /// Snapshots that the root has that is read.
+    snapshots: BTreeSet<u64>,
     sums: Sums,
     facts: Facts<'a>,
     told: Vec<Told>,
@@ -197,7 +203,7 @@ impl Scan<'_> {
                 }
                 Told::Security(_, number) => _ = self.named.insert(number),
                 // It is looked at which snapshots there are once more.
-                Told::Kept(place, span) if !self.volume.store.snapshots.have(span) => self.suspect(Item::Owner(place)),
+                Told::Kept(place, span) if !self.have(span) => self.suspect(Item::Owner(place)),
                 Told::Kept(..) => {}
                 Told::Reference(reference, key) => self.reference(&reference, key).await?,
             }
@@ -205,12 +211,17 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// Whether a snapshot has what lived for a span.
+    fn have(&self, span: Span) -> bool {
+        span.birth <= span.death && self.snapshots.range(span.birth..=span.death).next().is_some()
+    }
+
     /// A reference to blocks that are shared.
     async fn reference(&mut self, reference: &Reference, key: Vec<u8>) -> Result<(), VolumeError> {
         let store = &self.volume.store;
         let is_needed = match reference.whose {
             Whose::File { .. } => true,
-            Whose::Snapshots(span) => store.snapshots.have(span),
+            Whose::Snapshots(span) => self.have(span),
         };
         // One at another zone's place says nothing of that, and would be out of order.
         let is_placed = store.reference_key(reference).as_ref() == Some(&key);
@@ -345,41 +356,69 @@ impl Volume {
             self.checkpoint().await?;
         }
         let mut last = ScanProgress::default();
-        let (walked, scan) = {
-            let newest = self.store.checkpoint.lock().await;
-            let mut note = |progress: ScanProgress| {
-                last = progress;
-                tell(progress);
-            };
-            let facts = self.store.taken_nodes() * 256;
-            let mut scan = Scan {
-                volume: self,
-                settings: *settings,
-                sums: Sums::new(settings.buckets.min(facts), self.names.secret()),
-                facts: Facts::new(&self.names),
-                told: Vec::new(),
-                suspects: BTreeSet::new(),
-                circles: BTreeSet::new(),
-                known: HashSet::new(),
-                zones: ZoneCheck::new(&self.store, settings.most_verbs),
-                tally: Tally::default(),
-                kept: KeptTally::default(),
-                named: BTreeSet::new(),
-                stored: BTreeSet::new(),
-                journal: JournalCheck::default(),
-                unkept: BTreeSet::new(),
-                is_cut: false,
-            };
-            let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut scan, &mut note).await?;
-            scan.zones.end().await?;
-            if self.store.check_failed().is_ok() {
-                self.store.mend_nodes(&newest).await;
-            }
-            (walked, scan)
+        let mut note = |progress: ScanProgress| {
+            last = progress;
+            tell(progress);
         };
+        let (walked, scan) = self.read_trees(settings, &mut note).await?;
+        if self.store.check_failed().is_ok() {
+            let newest = self.store.checkpoint.lock().await;
+            self.store.mend_nodes(&newest).await;
+        }
+        for zone in &scan.zones.worn {
+            self.is_bitmap_lost(*zone).await;
+        }
         let mut scanned = self.conclude(scan, walked, sweep).await?;
         scanned.nodes = last.nodes;
         Ok(scanned)
+    }
+
+    /// Reads all that a durable root has. Where others have no room without what is kept for that, checkpoints wait.
+    async fn read_trees(
+        &self,
+        settings: &ScanSettings,
+        note: &mut dyn FnMut(ScanProgress),
+    ) -> Result<(Walked, Scan<'_>), VolumeError> {
+        {
+            let beside = self.store.read_beside().await;
+            let read = self.read_root(&beside, settings, note).await;
+            if beside.is_whole() {
+                return read;
+            }
+        }
+        let newest = self.store.checkpoint.lock().await;
+        self.read_root(&self.store.read_alone(&newest), settings, note).await
+    }
+
+    async fn read_root<'a>(
+        &'a self,
+        of: &Reading<'_>,
+        settings: &ScanSettings,
+        note: &mut dyn FnMut(ScanProgress),
+    ) -> Result<(Walked, Scan<'a>), VolumeError> {
+        let facts = self.store.taken_nodes() * 256;
+        let mut scan = Scan {
+            volume: self,
+            settings: *settings,
+            snapshots: of.kept_for.clone(),
+            sums: Sums::new(settings.buckets.min(facts), self.names.secret()),
+            facts: Facts::new(&self.names),
+            told: Vec::new(),
+            suspects: BTreeSet::new(),
+            circles: BTreeSet::new(),
+            known: HashSet::new(),
+            zones: ZoneCheck::new(&self.store, settings.most_verbs),
+            tally: Tally::default(),
+            kept: KeptTally::default(),
+            named: BTreeSet::new(),
+            stored: BTreeSet::new(),
+            journal: JournalCheck::default(),
+            unkept: BTreeSet::new(),
+            is_cut: false,
+        };
+        let walked = self.store.walk(of, Reach::Snapshots, &mut scan, note).await?;
+        scan.zones.end().await?;
+        Ok((walked, scan))
     }
 
     /// Looks at all that is suspect under the locks of the trees.

@@ -293,6 +293,12 @@ impl Snapshots {
         held(&self.table).last_change
     }
 
+    /// The checkpoints of those for which something is kept.
+    pub fn kept_for(&self) -> BTreeSet<u64> {
+        let table = held(&self.table);
+        table.known.keys().chain(&table.leaving).copied().collect()
+    }
+
     /// Their roots, the newest first.
     pub fn roots(&self) -> Vec<(u64, Vec<(u8, NodeRef)>)> {
         let table = held(&self.table);

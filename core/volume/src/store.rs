@@ -94,6 +94,8 @@ pub struct Store {
     pub(crate) first_zone: u32,
     /// Held by the one checkpoint that is under way.
     pub(crate) checkpoint: tokio::sync::Mutex<Checkpoint>,
+    /// Held by the one who reads a root beside checkpoints.
+    pub(crate) reading: tokio::sync::Mutex<()>,
     /// Nodes of a checkpoint under way that have no room yet.
     pub(crate) reserved: AtomicUsize,
     /// Extents that nodes are promised to, of data that has no place yet.
@@ -366,7 +368,8 @@ impl Store {
                 }
             }
             // One that would have to be left to nodes is not taken from them: they would take it back, without end.
-            if !self.may_spare_nodes() || !Box::pin(self.turn_over(Holder::Nodes)).await? {
+            let is_spared = self.may_spare_nodes() && Box::pin(self.turn_over(Holder::Nodes)).await?;
+            if !is_spared && !self.end_reading() {
                 return Ok(false);
             }
         }

@@ -44,6 +44,7 @@ impl Store {
         let sparse = held(&self.zones).close_sparse(margin);
         let Some(zone) = sparse else { return Ok(false) };
         let emptied = Box::pin(self.empty_zone_of_nodes(zone)).await;
+        self.end_reading();
         if emptied.is_ok() && held(&self.zones).is_clear(zone) {
             return self.give_up_clear(from).await;
         }

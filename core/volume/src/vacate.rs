@@ -121,6 +121,7 @@ impl Store {
                 self.vacate_tree(tree, address..u64::MAX, steps).await?;
             }
             self.checkpoint().await?;
+            self.end_reading();
             if held(&self.zones).are_clear(zone) {
                 return Ok(());
             }

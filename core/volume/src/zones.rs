@@ -7,8 +7,8 @@
 //!
 //! A checkpoint writes the bitmaps that changed, each to the slot that the root before does not use.
 //!
-//! Invariant: a block that one of the two newest durable roots uses is not given out, also after it was freed: only once
-//! a second root without it is durable.
+//! Invariants: a block that one of the two newest durable roots uses is not given out, also after it was freed: only once
+//! a second root without it is durable. Nor is one of a root that is pinned, until it is let go of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,9 @@ struct Zone {
     freed: Vec<u32>,
     /// Blocks that the durable root does not use, and the one before it does.
     left: Vec<u32>,
+    /// Blocks of the root that is pinned, and those of them that no newer root uses any more.
+    pinned: Option<Bitmap>,
+    kept: Vec<u32>,
     changed: bool,
     /// The CRC of the bitmap that the durable root has, or the one to come if it was sealed.
     crc: u32,
@@ -55,9 +58,20 @@ struct Zone {
 
 impl Zone {
     fn new(bits: Bitmap, changed: bool, slot: u64) -> Self {
-        let (freed, left) = (Vec::new(), Vec::new());
         let crc = crc_of(&bits.to_bytes());
-        let mut zone = Self { bits, free_nodes: 0, next: 0, freed, left, changed, crc, slot, is_new: false };
+        let mut zone = Self {
+            bits,
+            free_nodes: 0,
+            next: 0,
+            freed: Vec::new(),
+            left: Vec::new(),
+            pinned: None,
+            kept: Vec::new(),
+            changed,
+            crc,
+            slot,
+            is_new: false,
+        };
         zone.count();
         zone
     }
@@ -86,8 +100,19 @@ impl Zone {
     /// The bitmap as the root to come has it.
     fn bitmap(&self) -> Bitmap {
         let mut coming = self.bits.clone();
-        self.freed.iter().chain(&self.left).for_each(|block| coming.set(*block, 1, false));
+        let gone = self.freed.iter().chain(&self.left).chain(&self.kept);
+        gone.for_each(|block| coming.set(*block, 1, false));
         coming
+    }
+
+    /// Neither of the two newest roots uses these blocks.
+    fn release(&mut self, blocks: Vec<u32>) {
+        for block in blocks {
+            match self.pinned.as_ref().is_some_and(|pinned| pinned.count(block, 1) > 0) {
+                true => self.kept.push(block),
+                false => self.bits.set(block, 1, false),
+            }
+        }
     }
 }
 
@@ -129,6 +154,8 @@ pub(crate) struct Zones {
     closed: Option<u32>,
     /// Zones that could not be emptied.
     stuck: BTreeSet<u32>,
+    /// Whether a root is pinned.
+    is_pinned: bool,
 }
 
 impl Zones {
@@ -142,6 +169,7 @@ impl Zones {
             line: u32::MAX,
             closed: None,
             stuck: BTreeSet::new(),
+            is_pinned: false,
         }
     }
 
@@ -310,6 +338,7 @@ impl Zones {
         if let Some(zone) = self.zones.get_mut(&zone) {
             zone.bits = empty;
             zone.left.clear();
+            zone.kept.clear();
             zone.changed = true;
             zone.count();
         }
@@ -320,6 +349,7 @@ impl Zones {
         if let Some(zone) = self.zones.get_mut(&zone) {
             zone.bits.set(0, BITS, true);
             zone.left.clear();
+            zone.kept.clear();
             zone.changed = true;
             zone.count();
         }
@@ -384,9 +414,8 @@ impl Zones {
     pub fn settle(&mut self) {
         for zone in self.zones.values_mut().filter(|zone| zone.changed || !zone.left.is_empty()) {
             let freed = std::mem::take(&mut zone.freed);
-            for block in std::mem::replace(&mut zone.left, freed) {
-                zone.bits.set(block, 1, false);
-            }
+            let gone = std::mem::replace(&mut zone.left, freed);
+            zone.release(gone);
             if zone.changed {
                 (zone.slot, zone.changed, zone.is_new) = (1 - zone.slot, false, false);
             }
@@ -405,11 +434,40 @@ impl Zones {
             zone.bits.set(block, run.len() as u32, true);
             zone.freed.retain(|freed| !run.contains(freed));
             zone.left.retain(|freed| !run.contains(freed));
+            zone.kept.retain(|freed| !run.contains(freed));
             zone.count();
         } else {
             zone.freed.extend(run);
         }
         zone.changed = true;
+    }
+
+    /// Has nothing be given out that the durable root has, whatever newer ones have. One is pinned at a time.
+    pub fn pin(&mut self) {
+        debug_assert!(!self.is_pinned, "one at a time");
+        self.is_pinned = true;
+        self.zones.values_mut().for_each(|zone| zone.pinned = Some(zone.bitmap()));
+    }
+
+    /// Whether what was pinned is as it was.
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned
+    }
+
+    /// Pins nothing any more; answers whether there is more room for that.
+    pub fn unpin(&mut self) -> bool {
+        self.is_pinned = false;
+        let mut is_more = false;
+        for zone in self.zones.values_mut() {
+            zone.pinned = None;
+            let kept = std::mem::take(&mut zone.kept);
+            if !kept.is_empty() {
+                zone.release(kept);
+                zone.count();
+                is_more = true;
+            }
+        }
+        is_more
     }
 
     /// The blocks of each zone that the durable root has.
@@ -436,6 +494,33 @@ mod tests {
             features: [0; 3],
         };
         Zones::new(&superblock)
+    }
+
+    #[test]
+    fn what_a_pinned_root_has_is_given_out_only_when_it_is_let_go_of() {
+        let mut zones = zones();
+        zones.add(2);
+        let old = [(); 2].map(|()| zones.take().expect("room"));
+        zones.settle();
+        let taken = zones.taken();
+        zones.pin();
+        let all = zones.free_nodes();
+        let young = zones.take().expect("room");
+        [old[0], young].into_iter().for_each(|address| zones.free(address));
+        for generation in 7..10 {
+            zones.seal(generation);
+            zones.settle();
+        }
+        assert_eq!(zones.free_nodes(), all, "what is younger is free, what is older is not");
+        // The newest root is without it all the same, and pins only what it has.
+        let blocks = |zones: &Zones| zones.taken()[&2].count(0, BITS);
+        assert_eq!(blocks(&zones), taken[&2].count(0, BITS) - NODE_BLOCKS as u32);
+        assert!(zones.is_pinned() && !zones.is_clear(2) && zones.unpin());
+        assert_eq!((zones.free_nodes(), zones.is_pinned(), zones.unpin()), (all + 1, false, false));
+        zones.free(old[1]);
+        zones.pin();
+        [7, 8].into_iter().for_each(|_| zones.settle());
+        assert!(zones.is_clear(2), "it was let go of before");
     }
 
     #[test]

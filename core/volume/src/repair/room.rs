@@ -186,7 +186,10 @@ impl Volume {
     async fn without_extents(&self, wanted: &mut BTreeMap<u64, u64>) -> Result<(), VolumeError> {
         if self.store.snapshots.newest() != 0 {
             let newest = self.store.checkpoint.lock().await;
-            let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut Past(wanted), &mut |_| ()).await?;
+            let walked = self
+                .store
+                .walk(&self.store.read_alone(&newest), Reach::Snapshots, &mut Past(wanted), &mut |_| ())
+                .await?;
             if walked.is_past_partial {
                 return Err(VolumeError::new(ErrorKind::Corrupt, "a snapshot that may have it cannot be read"));
             }
@@ -268,7 +271,8 @@ impl Volume {
             return Ok(0);
         }
         let newest = self.store.checkpoint.lock().await;
-        let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
+        let walked =
+            self.store.walk(&self.store.read_alone(&newest), Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
         let mut fixed = 0;
         for verb in verbs.iter().filter(|verb| walked.verbs.contains(verb)) {
             let (address, blocks, is_used) = match verb {

@@ -17,6 +17,7 @@ use crate::record::{DirectoryEntry, Link, Record};
 use crate::scan::facts::{self, Item, Owner};
 use crate::scan::shared;
 use crate::service::FileKind;
+use crate::snapshots::Span;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume};
@@ -225,6 +226,9 @@ pub(crate) fn past(
     file: u64,
     extent: &Extent,
 ) -> Result<Option<Verb>, Stop> {
+    if !store.snapshots.have(Span { birth: snapshot, death: snapshot }) {
+        return Ok(None);
+    }
     let (place, blocks) = (extent.place, extent.blocks);
     let others = Ok(Some(Verb::SnapshotData { snapshot, file, place }));
     let unkept = Ok(Some(Verb::Unkept { snapshot, place, blocks: blocks.into() }));

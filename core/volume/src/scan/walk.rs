@@ -10,8 +10,8 @@ use holdfast_model::BLOCK_BYTES;
 use crate::bitmap::Bitmap;
 use crate::error::VolumeError;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::scan::reading::Reading;
 use crate::store::{Store, held};
-use crate::superblock::Root;
 use crate::verbs::Verb;
 use crate::zones::HEAD_BLOCKS;
 
@@ -81,34 +81,34 @@ struct Walk<'a> {
 }
 
 impl Store {
-    /// Reads all nodes of the newest root, and perhaps of snapshots. No checkpoint may be made meanwhile.
+    /// Reads all nodes of a root, and perhaps of its snapshots.
     pub(crate) async fn walk(
         &self,
-        root: &Root,
+        of: &Reading<'_>,
         reach: Reach,
         leaves: &mut impl Leaves,
         tell: &mut dyn FnMut(ScanProgress),
     ) -> Result<Walked, VolumeError> {
-        let taken = held(&self.zones).taken();
         let progress = ScanProgress { of_nodes: self.taken_nodes() as u64, ..ScanProgress::default() };
         let mut walk = Walk { store: self, used: BTreeMap::new(), done: Walked::default(), progress, tell };
-        for (tree, node) in &root.trees {
+        for (tree, node) in &of.root.trees {
             let mut waiting = vec![Expected { node: *node, tree: *tree, level: None, low: Vec::new(), high: None }];
             while let Some(expected) = waiting.pop() {
                 self.check_interrupted()?;
+                of.check()?;
                 let children = walk.node(expected, leaves).await?;
                 waiting.extend(children.into_iter().rev());
             }
             leaves.end(*tree).await?;
         }
         if reach == Reach::Snapshots {
-            for (snapshot, trees) in self.snapshots.roots() {
+            for (snapshot, trees) in &of.snapshots {
                 for (tree, root) in trees {
-                    walk.past(snapshot, tree, root, leaves).await?;
+                    walk.past(of, *snapshot, (*tree, *root), leaves).await?;
                 }
             }
         }
-        walk.compare(&taken);
+        walk.compare(&of.taken);
         if !(walk.done.is_partial || walk.done.is_past_partial) {
             // Else they may stand below a node that is lost.
             let leaks = walk.done.loose.iter().map(|(address, blocks)| (*address, *blocks));
@@ -210,14 +210,15 @@ impl Walk<'_> {
     /// Reads a tree of a snapshot but for what later ones, or the newest root, have of it.
     async fn past(
         &mut self,
+        of: &Reading<'_>,
         snapshot: u64,
-        tree: u8,
-        root: NodeRef,
+        (tree, root): (u8, NodeRef),
         leaves: &mut impl Leaves,
     ) -> Result<(), VolumeError> {
         let mut waiting = vec![(root, None::<u8>)];
         while let Some((node, level)) = waiting.pop() {
             self.store.check_interrupted()?;
+            of.check()?;
             let address = node.address;
             if !self.claim(address) {
                 // It was read before, with all below it.

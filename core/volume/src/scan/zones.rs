@@ -1,6 +1,7 @@
 //! The map of owners held against the bitmaps of zones of data, one zone at a time.
 //!
-//! Invariant: a bitmap is read as the durable root names it, so that it belongs to the owners that are read beside it.
+//! Invariant: a bitmap is read as the durable root names it, so that it belongs to the owners that are read beside it. One
+//! that was written anew meanwhile is suspect: what it leaves to nobody is found by a later scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -29,6 +30,8 @@ pub(crate) struct ZoneCheck<'a> {
     pub leaks: BTreeMap<u64, u64>,
     /// Zones whose bitmaps do not agree with owners, or cannot be read.
     pub suspects: BTreeSet<u32>,
+    /// Zones whose bitmaps one of the copies did not have.
+    pub worn: BTreeSet<u32>,
     /// Whether there is more than is told.
     pub is_cut: bool,
 }
@@ -43,6 +46,7 @@ impl<'a> ZoneCheck<'a> {
             before: (0, 0),
             leaks: BTreeMap::new(),
             suspects: BTreeSet::new(),
+            worn: BTreeSet::new(),
             is_cut: false,
         }
     }
@@ -125,10 +129,13 @@ impl<'a> ZoneCheck<'a> {
     }
 
     async fn compare(&mut self, zone: u32, stored: Stored, owned: &Bitmap) -> Result<(), VolumeError> {
-        let Some(taken) = self.store.read_bitmap(zone, stored).await else {
+        let Some((taken, is_worn)) = self.store.look_at_bitmap(zone, stored).await else {
             self.suspects.insert(zone);
             return Ok(());
         };
+        if is_worn {
+            self.worn.insert(zone);
+        }
         if taken == *owned {
             return Ok(());
         }
@@ -146,22 +153,34 @@ impl<'a> ZoneCheck<'a> {
 }
 
 impl Store {
-    /// The bitmap of a zone as it is on the device; `None` where it is not the one that the tree of zones names.
-    pub(crate) async fn read_bitmap(&self, zone: u32, stored: Stored) -> Option<Bitmap> {
+    fn slot_of(&self, zone: u32, stored: Stored) -> (u64, usize) {
+        (self.address_in(zone, 0) + u64::from(stored.slot) * SLOT_BYTES, BLOCK_BYTES as usize + BITMAP_BYTES)
+    }
+
+    /// The bitmap in a slot, if it is the one that the tree of zones names.
+    fn bitmap_in(&self, slot: &IoBuf, zone: u32, stored: Stored) -> Option<Bitmap> {
         let empty = Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32);
+        let (generation, bits) = open_slot(self.volume(), zone, slot)?;
+        let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
+        (is_it && bits.covers(&empty)).then_some(bits)
+    }
+
+    /// The bitmap of a zone as it is on the device, and whether a copy did not have it; `None` where it is not the one that
+    /// the tree of zones names.
+    async fn look_at_bitmap(&self, zone: u32, stored: Stored) -> Option<(Bitmap, bool)> {
         if stored.slot > 1 {
-            return Some(empty);
+            return Some((Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32), false));
         }
-        let (at, len) =
-            (self.address_in(zone, 0) + u64::from(stored.slot) * SLOT_BYTES, BLOCK_BYTES as usize + BITMAP_BYTES);
-        let accept = |slot: &IoBuf| {
-            let (generation, bits) = open_slot(self.volume(), zone, slot)?;
-            let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
-            (is_it && bits.covers(&empty)).then_some(bits)
-        };
-        let (bits, is_worn) = self.media.read(at, len, |slot| accept(slot).ok_or("it is damaged")).await.ok()?;
-        // Whoever asks lets no checkpoint write meanwhile.
-        if is_worn && self.check_failed().is_ok() && self.media.mend(at, len, |slot| accept(slot).map(drop)).await {
+        let (at, len) = self.slot_of(zone, stored);
+        self.media.read(at, len, |slot| self.bitmap_in(slot, zone, stored).ok_or("it is damaged")).await.ok()
+    }
+
+    /// The same, in all copies from then on. Whoever asks lets no checkpoint write meanwhile.
+    pub(crate) async fn read_bitmap(&self, zone: u32, stored: Stored) -> Option<Bitmap> {
+        let (bits, is_worn) = self.look_at_bitmap(zone, stored).await?;
+        let (at, len) = self.slot_of(zone, stored);
+        let accept = |slot: &IoBuf| self.bitmap_in(slot, zone, stored).map(drop);
+        if is_worn && self.check_failed().is_ok() && self.media.mend(at, len, accept).await {
             self.mended.fetch_add(1, Ordering::Relaxed);
         }
         Some(bits)

@@ -21,6 +21,7 @@ mod quotas;
 mod reasons;
 mod resize;
 mod rounds;
+mod scanned;
 mod sizes;
 mod snapshots;
 mod streams;
