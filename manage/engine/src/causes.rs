@@ -192,11 +192,12 @@ impl Site<'_> {
         Some(told)
     }
 
-    /// What is wrong with the pool itself and not with a disk of it: conditions with the same way out are one cause.
+    /// What is wrong with the pool itself and not with a disk or a space of it: conditions with the same way out are one cause.
     fn of_pool(&self) -> Vec<Cause> {
         let about = |condition: &Condition| condition.about.as_ref().map(|part| part.kind);
         let own = |condition: &&Condition| {
-            condition.reason != Some(Reason::ReadOnly) && about(condition) != Some(ObjectKind::Disk)
+            !matches!(condition.reason, Some(Reason::ReadOnly | Reason::MissingSlabs))
+                && about(condition) != Some(ObjectKind::Disk)
         };
         let name = &self.view.name;
         let mut ways: BTreeMap<&str, Vec<&Condition>> = BTreeMap::new();

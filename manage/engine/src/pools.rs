@@ -284,6 +284,7 @@ impl Engine {
             return Err(not_confirmed(object, message, "repeat with --yes"));
         }
         self.refuse_served(&open)?;
+        self.refuse_kept_luns(&open, &object)?;
         self.check_state_folder().await?;
         self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_volumes(&open).await;

@@ -9,7 +9,10 @@ use holdfast_api::{
     Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom,
     Protection, Slab, Space, SpaceCounters, SpaceJournal, SpaceRow, SpaceScrub,
 };
-use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, Reason, RetirePolicy, natural_order};
+use holdfast_model::{
+    ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, Reason, RetirePolicy, SpaceState, counted,
+    natural_order,
+};
 use holdfast_pool::{
     DiskCounters, DiskStatus, Feature, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES,
 };
@@ -53,6 +56,9 @@ impl Engine {
         let waiting = self.waiting_targets(open);
         let health = if waiting.is_empty() { health } else { health.max(Health::Warning) };
         told.extend(waiting);
+        let failed = failed_spaces(open);
+        let health = if failed.is_some() { Health::Unhealthy } else { health };
+        told.extend(failed);
         let member = |disk: DiskStatus| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,
@@ -113,6 +119,19 @@ impl Engine {
         };
         open.pool.disks().iter().map(view).collect()
     }
+}
+
+/// What a pool is told of with whose spaces have rows that cannot be read: their data is not there, however many of its
+/// disks are.
+fn failed_spaces(open: &OpenPool) -> Option<Condition> {
+    let spaces: Vec<_> = open.spaces().values().cloned().collect();
+    let failed = spaces.iter().filter(|space| space.status().state == SpaceState::Failed);
+    let mut failed: Vec<String> = failed.map(|space| format!("{}/{}", open.name(), space.record().name)).collect();
+    failed.sort_by(|a, b| natural_order(a, b));
+    let next = format!("'holdfast space show {}' says why, and what to do", failed.first()?);
+    let count = counted(failed.len() as u64, "space has", "spaces have");
+    let told = Condition::new(format!("{count} rows that cannot be read: {}", failed.join(", ")), next);
+    Some(told.because(Reason::MissingSlabs))
 }
 
 /// A pool that could not be imported.

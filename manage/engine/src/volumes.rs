@@ -274,6 +274,11 @@ impl OpenPool {
         found.map(|volume| format!("{}/{}", self.name(), volume.known.name))
     }
 
+    /// Whether the volume with this id lies on a space.
+    pub(crate) fn lies_on(&self, volume: Uuid, space: &SpaceRecord) -> bool {
+        self.volumes().values().any(|live| live.known.id == volume && live.known.is_on(space))
+    }
+
     /// The name of a volume that was not created to its end, and whose space is to have this name.
     pub(crate) fn volume_awaiting(&self, space: &str) -> Option<String> {
         let volumes = self.volumes();

@@ -30,7 +30,7 @@ impl Engine {
         let record = space.record();
         let target = Target::space(&open, &record);
         let object = target.object();
-        let (shape, provisioning) = wanted(&object.to_string(), &open, &record, &request)?;
+        let (shape, provisioning) = self.wanted(&object.to_string(), &open, &record, &request)?;
         let size = asked_size.unwrap_or(record.size_bytes);
         if size < record.size_bytes && !request.discard_beyond {
             self.refuse_loss(&object.to_string(), &space, size).await?;
@@ -70,7 +70,7 @@ impl Engine {
         let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
-        let (shape, provisioning) = wanted(&object, &open, &record, request)?;
+        let (shape, provisioning) = self.wanted(&object, &open, &record, request)?;
         let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
         let size_bytes_then = asked_size.unwrap_or(record.size_bytes);
         let least =
@@ -117,6 +117,21 @@ impl Engine {
 }
 
 impl Engine {
+    /// What a conversion makes of a space.
+    fn wanted(
+        &self,
+        object: &str,
+        open: &OpenPool,
+        record: &SpaceRecord,
+        request: &ConvertSpace,
+    ) -> ApiResult<(Shape, Provisioning)> {
+        let (shape, provisioning) = asked_for(object, open, record, request)?;
+        if provisioning == Provisioning::Thin && record.provisioning != provisioning {
+            self.refuse_thin_under_full(open, record, object)?;
+        }
+        Ok((shape, provisioning))
+    }
+
     async fn least_size(&self, object: &str, space: &Arc<Space>) -> ApiResult<u64> {
         let looking = space.clone();
         let least = self.on_reactor(move || async move { looking.least_size().await }).await?;
@@ -202,7 +217,7 @@ fn is_whole(open: &OpenPool, space: &Space, record: &SpaceRecord) -> bool {
 }
 
 /// What a space shall be: what is not asked for stays as it is.
-fn wanted(
+fn asked_for(
     object: &str,
     open: &OpenPool,
     record: &SpaceRecord,

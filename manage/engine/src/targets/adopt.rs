@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast_api::{Condition, Severity};
 use holdfast_model::{ObjectRef, Uuid};
 
-use super::known::{Document, KnownTarget, TARGETS};
+use super::known::{Document, KnownLun, KnownTarget, TARGETS};
 use super::merge::{Here, Kept, Merged, merge, on_pool};
 use super::objects::Named;
 use super::{LiveTarget, portals};
@@ -37,6 +37,17 @@ fn unread_naming(open: &OpenPool, id: Uuid) -> Option<String> {
         String::from_utf8_lossy(&text).contains(&id).then(|| unreadable(&key, &why))
     };
     open.pool.documents(TARGETS).into_iter().find_map(of)
+}
+
+/// Refuses what takes away the ground of such LUNs of a target that waits for its name.
+fn refuse_lun_of(target: &KnownTarget, is_such: impl Fn(&KnownLun) -> bool, object: &str) -> ApiResult<()> {
+    let Some((number, lun)) = target.luns.iter().find(|(_, lun)| is_such(lun)) else { return Ok(()) };
+    let message = format!(
+        "{} is LUN {} of a target that is not served, as another one has its name or iSCSI name",
+        lun.path,
+        target.lun_name(*number)
+    );
+    Err(conflict(object, message, "import the pool where its target can be served, and remove the LUN there"))
 }
 
 impl Live {
@@ -268,19 +279,25 @@ impl Engine {
     pub(crate) fn refuse_waiting_luns(&self, on: Uuid, object: &str) -> ApiResult<()> {
         let live = self.live();
         for target in live.waiting_targets() {
-            if let Some((number, lun)) = target.luns.iter().find(|(_, lun)| lun.is_on(on)) {
-                let name = target.lun_name(*number);
-                let message = format!(
-                    "{} is LUN {name} of a target that is not served, as another one has its name or iSCSI name",
-                    lun.path
-                );
-                let next = "import the pool where its target can be served, and remove the LUN there";
-                return Err(conflict(object, message, next));
-            }
+            refuse_lun_of(&target, |lun| lun.is_on(on), object)?;
         }
         match live.pools.values().find_map(|open| unread_naming(open, on)) {
             Some(why) => {
                 let message = format!("LUNs of a target stand for it whose {why}");
+                Err(conflict(object, message, "run the version that wrote it"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same of a whole pool.
+    pub(crate) fn refuse_kept_luns(&self, open: &OpenPool, object: &str) -> ApiResult<()> {
+        for target in self.live().waiting_of(open) {
+            refuse_lun_of(&target, |lun| lun.pool == open.pool.id(), object)?;
+        }
+        match self.kept_targets(open).1.into_iter().next() {
+            Some((_, why)) => {
+                let message = format!("LUNs of a target may stand for what it holds: {why}");
                 Err(conflict(object, message, "run the version that wrote it"))
             }
             None => Ok(()),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use holdfast_api::{ApiError, Condition};
 use holdfast_block::ObjectService;
 use holdfast_model::{ByteSize, Provisioning, Uuid};
+use holdfast_pool::SpaceRecord;
 use holdfast_volume::object_id;
 use holdfast_volume::service::FileId;
 
@@ -100,6 +101,23 @@ impl Engine {
         let message = "its volume lies on a thin space, which may itself run out of room";
         let next = format!("'holdfast space convert {}/{} --fixed' first, or leave it sparse", open.name(), known.on);
         Err(conflict(format!("file {text}"), message, next).at("full"))
+    }
+
+    /// Refuses to make a space thin under files of a volume that were given all of their room: the pool may run out of it then.
+    pub(crate) fn refuse_thin_under_full(&self, open: &OpenPool, space: &SpaceRecord, object: &str) -> ApiResult<()> {
+        let live = self.live();
+        let mut full = live.targets.values().flat_map(|target| {
+            let of = |(number, lun): (&u16, &KnownLun)| {
+                let Backing::File { volume, .. } = lun.on else { return None };
+                let lies = lun.full && open.lies_on(volume, space);
+                lies.then(|| (target.known.lun_name(*number), lun.path.clone()))
+            };
+            target.known.luns.iter().filter_map(of)
+        });
+        let Some((lun, path)) = full.next() else { return Ok(()) };
+        let message = format!("LUN {lun} ({path}) was given all of its room, which a thin space may run out of");
+        let next = format!("'holdfast lun remove {}' first, and add it again without --full", lun.replace('/', " "));
+        Err(conflict(object, message, next).at("thin"))
     }
 
     /// Gives the file of a LUN that is to have all of its room that of a size; others take theirs as they are written.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use holdfast_api::pool::PoolHealth;
 use holdfast_api::{Cause, CauseKind, SetDisk, SetPool};
 use holdfast_engine::Engine;
 use holdfast_model::{Health, RetirePolicy};
@@ -84,6 +85,25 @@ async fn a_pool_without_enough_disks_is_one_cause() {
     let told = only(&engine);
     assert_eq!((told.object.to_string().as_str(), told.health), ("pool tank", Health::Unhealthy));
     assert!(told.affects.iter().any(|one| one.effect.contains("cannot be read")), "{told:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_spaces_cannot_be_read_is_unhealthy_with_them() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(5).await;
+    assert_eq!(engine.pool("tank").unwrap().health, Health::Healthy);
+    for disk in &disks[..2] {
+        fs::rename(disk, format!("{disk}.away")).unwrap();
+    }
+    eventually(&engine, "noticing", || engine.spaces()[0].health == Health::Unhealthy).await;
+    let pool = engine.pool("tank").unwrap();
+    assert_eq!((pool.state, pool.health), (PoolHealth::Degraded, Health::Unhealthy), "{pool:?}");
+    assert!(pool.conditions.iter().any(|told| told.cause.contains("cannot be read: tank/vm")), "{pool:?}");
+    for disk in &disks[..2] {
+        fs::rename(format!("{disk}.away"), disk).unwrap();
+    }
+    eventually(&engine, "its end", || engine.pool("tank").unwrap().health == Health::Healthy).await;
     engine.shutdown().await;
 }
 

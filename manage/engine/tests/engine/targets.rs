@@ -416,6 +416,8 @@ async fn what_is_a_lun_of_a_target_whose_name_is_taken_is_neither_destroyed_nor_
     assert!(error.message.contains("vm/0"), "{error}");
     let error = refused(second.destroy_volume("tank/files".into(), true, false).await, Code::Conflict, None);
     assert!(error.message.contains("vm/1"), "{error}");
+    let error = refused(second.destroy_pool("tank".into(), true).await, Code::Conflict, None);
+    assert!(error.message.contains("tank/vm is LUN vm/0"), "{error}");
     let request = RestoreSnapshot { path: "/disk".into(), to: None, keep: false, pace: Default::default() };
     refused(second.restore_snapshot("tank/files".into(), "one".into(), request, true).await, Code::Conflict, None);
 

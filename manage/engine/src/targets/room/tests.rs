@@ -1,6 +1,8 @@
 //! The room of LUNs of a real engine: that of a volume for its files, and no more than a pool can give a thin one.
 
-use holdfast_api::{AddLun, Code, CreateSpace, CreateTarget, CreateVolume, GrowLun, Lun, LunAlert, SetLun, SetPool};
+use holdfast_api::{
+    AddLun, Code, ConvertSpace, CreateSpace, CreateTarget, CreateVolume, GrowLun, Lun, LunAlert, SetLun, SetPool,
+};
 use holdfast_volume::service::FileService;
 
 use super::*;
@@ -218,6 +220,9 @@ async fn a_full_file_has_all_of_its_room_or_is_not_there() {
     assert_eq!(has(&engine, "/there").await, (8 * MIB, 8 * MIB));
     refused(engine.add_lun(vm(), full("/large", None)).await, Code::NoSpace, "size_bytes");
     assert_eq!(has(&engine, "/large").await, (1024 * MIB, 0));
+    // The pool keeps what it gave the volume.
+    let thin = |thin| engine.convert_space("tank/files".into(), ConvertSpace { thin, ..ConvertSpace::default() });
+    refused(thin(Some(true)).await, Code::Conflict, "thin");
     engine.shutdown().await;
     drop(engine);
     engine = rig.start().await;
