@@ -102,9 +102,19 @@ impl Locks {
             }
         }
         // Only after all that could be had was taken is it known who is in the way of the rest.
-        for waiting in queue.iter().filter(|waiting| waiting.answer.is_none()) {
-            if let Some(owner) = waiting.wanted.holder.posix() {
-                waiting.graph.renew(owner, waiting.id, self.blockers(&waiting.wanted));
+        let mut closing = Vec::new();
+        for (at, waiting) in queue.iter().enumerate().filter(|(_, waiting)| waiting.answer.is_none()) {
+            if let Some(owner) = waiting.wanted.holder.posix()
+                && waiting.graph.renew(owner, waiting.id, self.blockers(&waiting.wanted))
+            {
+                closing.push((at, owner));
+            }
+        }
+        // Whoever took the lock may wait for one of these by another thread. Each that is ended opens its circle.
+        for (at, owner) in closing {
+            let waiting = &mut queue[at];
+            if waiting.graph.is_in_circle(owner, waiting.id) {
+                context.wake.push(waiting.finish(Err(Error::Deadlock { file })));
             }
         }
         self.queue = queue;

@@ -258,6 +258,31 @@ fn owners_that_would_wait_for_each_other_are_told() {
 }
 
 #[test]
+fn a_circle_that_a_lock_closes_which_another_let_go_of_ends_the_wait_that_closes_it() {
+    let (table, seats) = table();
+    let (r, s) = (range(0, 10), range(50, 10));
+    let [a, b, c] = [1, 2, 3].map(LockBy::Posix);
+    // One client's owners, as of processes of one machine.
+    let seat = &seats[0];
+    lock(&table, seat, b, r, WRITES).expect("free");
+    lock(&table, seat, c, s, WRITES).expect("free");
+    let (mut a_for_r, mut c_for_r, mut a_for_s) =
+        (Asked::new(a, r, WRITES), Asked::new(c, r, WRITES), Asked::new(a, s, WRITES));
+    assert!(a_for_r.poll(&table, seat).is_pending());
+    assert!(c_for_r.poll(&table, seat).is_pending());
+    assert!(a_for_s.poll(&table, seat).is_pending(), "another thread of the owner; B is in nobody's way to C");
+    table.unlock(seat, b, r, seconds(0)).expect("locked");
+    assert!(a_for_r.flag.take() && c_for_r.flag.take() && !a_for_s.flag.take());
+    assert_eq!(a_for_r.poll(&table, seat), Poll::Ready(Ok(())));
+    assert_eq!(c_for_r.poll(&table, seat), Poll::Ready(Err(Error::Deadlock { file: FILE })));
+    table.check();
+    // What C is told lets it give back what it has.
+    table.unlock(seat, c, s, seconds(0)).expect("locked");
+    assert_eq!(a_for_s.poll(&table, seat), Poll::Ready(Ok(())));
+    table.check();
+}
+
+#[test]
 fn a_lock_of_the_whole_file_is_lost_while_it_waits_to_become_another() {
     let (table, seats) = table();
     let (mut one, mut other) =

@@ -75,7 +75,9 @@ pub struct MWait {
     pub open: OpenId,
     pub client: ClientId,
     pub lock: LockRequest,
-    pub answer: Option<Result<(), String>>,
+    pub answer: Option<Result<(), &'static str>>,
+    /// Owners in its way after the last act.
+    pub behind: Vec<LockOwner>,
 }
 
 /// A file.
@@ -214,7 +216,7 @@ impl MFile {
             LockOwner::Posix(owner) => client_left || owner.client != open.client,
         });
         for wait in self.queue.iter_mut().filter(|wait| wait.open == id && wait.answer.is_none()) {
-            wait.answer = Some(Err("cancelled".into()));
+            wait.answer = Some(Err("cancelled"));
         }
         if let Some(link) = open.on_close {
             self.pending.get_or_insert(link);

@@ -274,7 +274,8 @@ impl World {
             return Outcome::Refused("deadlock");
         }
         let file = self.file(seat.file());
-        file.queue.push(MWait { task, open, client, lock: *request, answer: None });
+        let behind = file.rivals(open, client, request);
+        file.queue.push(MWait { task, open, client, lock: *request, answer: None, behind });
         if request.by == LockBy::Flock {
             file.flocks.retain(|(owner, _)| *owner != open);
         }
@@ -308,11 +309,11 @@ impl World {
     pub fn queue_answer(&mut self, file: FileKey, task: u64) -> Outcome {
         let queue = &mut self.file(file).queue;
         let at = queue.iter().position(|wait| wait.task == task).expect("it waits");
-        match queue[at].answer.clone() {
+        match queue[at].answer {
             None => Outcome::Wait,
             Some(answer) => {
                 queue.remove(at);
-                answer.map_or(Outcome::Refused("cancelled"), |()| Outcome::Done)
+                answer.map_or_else(Outcome::Refused, |()| Outcome::Done)
             }
         }
     }
@@ -377,6 +378,28 @@ impl World {
 
     pub fn advance(&mut self) {
         self.files.values_mut().for_each(MFile::advance);
+        // A wait of a POSIX owner that has others in its way than before may close a circle.
+        for key in self.files.keys().copied().collect::<Vec<_>>() {
+            let mut closing = Vec::new();
+            for at in 0..self.files[&key].queue.len() {
+                let file = &self.files[&key];
+                let wait = &file.queue[at];
+                let now = file.rivals(wait.open, wait.client, &wait.lock);
+                let owner = match wait.lock.by {
+                    LockBy::Posix(key) if wait.answer.is_none() => Some(Owner { client: wait.client, key }),
+                    _ => None,
+                };
+                let is_new = |rival: &LockOwner| matches!(rival, LockOwner::Posix(_)) && !wait.behind.contains(rival);
+                closing.extend(owner.filter(|_| now.iter().any(is_new)).map(|owner| (at, owner)));
+                self.file(key).queue[at].behind = now;
+            }
+            for (at, owner) in closing {
+                let rivals = self.files[&key].queue[at].behind.clone();
+                if self.is_circle(owner, rivals) {
+                    self.file(key).queue[at].answer = Some(Err("deadlock"));
+                }
+            }
+        }
     }
 
     /// Runs all tasks that were woken.
