@@ -29,7 +29,7 @@ use holdfast_volume::service::{
 use holdfast_volume::{ErrorKind, FileObject, Finish, Volume, VolumeError};
 use tokio::sync::watch;
 
-use self::ending::{end_file_disk, give_back, stand_up};
+use self::ending::{carry_out, end_file_disk, give_back, stand_up};
 use super::acl::administrator;
 use super::mounts::VOLUME_IN_TABLE;
 use super::usage::find_any;
@@ -235,8 +235,14 @@ impl FileDisk {
         self.object.geometry().size_bytes
     }
 
-    /// Takes its place in the table of opens, if nobody else has the file open.
-    async fn sit_down(opens: &Arc<Table>, file: FileId) -> Result<Seat, &'static str> {
+    /// Takes its place in the table of opens, if nobody else has the file open. One that was to go with an open that was
+    /// kept for a client, and that ends for this, goes.
+    async fn sit_down(
+        reactor: &ReactorHandle,
+        volume: &Arc<Volume>,
+        opens: &Arc<Table>,
+        file: FileId,
+    ) -> Result<Seat, &'static str> {
         let key = Opens::new(opens.clone(), VOLUME_IN_TABLE).key(file);
         let request = OpenRequest {
             file: key,
@@ -260,7 +266,10 @@ impl FileDisk {
             let asked = opens.poll_open(&request, &mut Waiting::new(), reactor::clock().now(), Waker::noop());
             let seat = match asked {
                 Poll::Ready(Ok(Opening::Opened(opened))) => opened.seat,
-                Poll::Ready(Ok(Opening::DeleteFirst(_))) => return Err("it is being removed"),
+                Poll::Ready(Ok(Opening::DeleteFirst(deletion))) => {
+                    carry_out(reactor, volume, opens, deletion).await;
+                    return Err("it is being removed");
+                }
                 Poll::Ready(Err(_)) | Poll::Pending => {
                     why = "others have it open";
                     continue;
@@ -270,7 +279,7 @@ impl FileDisk {
             if opens.opens_of(key, 2).len() < 2 {
                 return Ok(seat);
             }
-            stand_up(opens, &seat);
+            stand_up(reactor, volume, opens, &seat).await;
             why = "others have it open to read it, and may keep what it held";
         }
         Err(why)
@@ -451,11 +460,12 @@ impl Engine {
             let next = format!("wait for its end, or 'holdfast job cancel {job}'");
             return Err(conflict(object, format!("job {job} restores it"), next));
         }
-        let seat = FileDisk::sit_down(&opens, file).await;
+        let seat = FileDisk::sit_down(&reactor, &serving, &opens, file).await;
         let seat = seat.map_err(|why| conflict(&object, why, "end what has it open, and repeat"))?;
         open.drop_pages(volume, file).await;
+        let inner = serving.clone();
         let opening =
-            self.on_reactor(move || async move { FileObject::open(serving, &administrator(), file, finish()).await });
+            self.on_reactor(move || async move { FileObject::open(inner, &administrator(), file, finish()).await });
         let opening = match opening.await {
             Ok(opening) => opening.map_err(|error| from_object(&object, &error)),
             Err(stopping) => Err(stopping),
@@ -463,7 +473,7 @@ impl Engine {
         let made = match opening {
             Ok(made) => Arc::new(made),
             Err(error) => {
-                stand_up(&opens, &seat);
+                stand_up(&reactor, &serving, &opens, &seat).await;
                 return Err(error);
             }
         };

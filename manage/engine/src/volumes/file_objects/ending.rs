@@ -12,9 +12,12 @@ use std::sync::Arc;
 
 use holdfast_device::reactor::{self, ReactorHandle};
 use holdfast_model::Uuid;
-use holdfast_opens::{Seat, Table};
+use holdfast_opens::{Deletion, FileKey, LinkName, Seat, Table};
+use holdfast_volume::service::{FileId, FileService, Remove};
+use holdfast_volume::{Volume, VolumeError};
 
 use super::super::CLOSE_TIMEOUT;
+use super::super::acl::administrator;
 use super::{FileDisk, Shared};
 use crate::engine::{Engine, OpenPool};
 
@@ -40,10 +43,42 @@ impl Engine {
     }
 }
 
-/// Gives its place in the table of opens back.
-pub(super) fn stand_up(opens: &Table, seat: &Seat) {
-    // Nobody may have asked for its removal while it was open.
-    drop(opens.close(seat, reactor::clock().now()));
+/// Gives its place in the table of opens back. A file that is to go with that goes.
+pub(super) async fn stand_up(reactor: &ReactorHandle, volume: &Arc<Volume>, opens: &Arc<Table>, seat: &Seat) {
+    // Somebody may have closed it by order.
+    if let Ok(Some(deletion)) = opens.close(seat, reactor::clock().now()) {
+        carry_out(reactor, volume, opens, deletion).await;
+    }
+}
+
+/// Deletes a file that the table of opens handed out for that, and reports it done, whatever came of it.
+pub(super) async fn carry_out(reactor: &ReactorHandle, volume: &Arc<Volume>, opens: &Arc<Table>, deletion: Deletion) {
+    let (volume, opens) = (volume.clone(), opens.clone());
+    let deleting = reactor.call(move || async move {
+        let file = deletion.file();
+        match LinkName::of(deletion.link()).filter(|_| file.stream == 0) {
+            Some(link) => {
+                if let Err(error) = remove_link(&volume, file, &link).await {
+                    tracing::warn!("{file} is closed, but cannot be deleted: {error}");
+                }
+            }
+            None => tracing::warn!("{file} is closed, but it is not said how to delete it"),
+        }
+        opens.deleted(deletion, reactor::clock().now());
+    });
+    if deleting.await.is_err() {
+        tracing::warn!("a file that was to go with its last close stays: the daemon is stopping");
+    }
+}
+
+/// Removes a file by a name, if that is its name still.
+async fn remove_link(volume: &Volume, file: FileKey, link: &LinkName) -> Result<(), VolumeError> {
+    let dir = FileId { number: link.directory, generation: link.generation };
+    let found = volume.lookup(&administrator(), dir, &link.name).await?;
+    match found.filter(|found| (found.id.number, found.id.generation) == (file.number, file.generation)) {
+        Some(_) => volume.remove(&administrator(), dir, &link.name, Remove::File).await,
+        None => Ok(()),
+    }
 }
 
 /// Has one user less of a file that is a disk.
@@ -102,7 +137,7 @@ async fn end_disk(
     then: impl Future<Output = ()> + Send + 'static,
     at_last: impl FnOnce() + Send + 'static,
 ) {
-    let (object, path) = (disk.object.clone(), disk.path.clone());
+    let (object, path, of_volume) = (disk.object.clone(), disk.path.clone(), reactor.clone());
     let closing = reactor.call(move || async move { object.close().await });
     let ending = tokio::spawn(async move {
         match closing.await {
@@ -111,7 +146,7 @@ async fn end_disk(
             Err(_) => tracing::warn!("file {}, which was a disk, was not closed: its reactor has ended", disk.path),
         }
         then.await;
-        stand_up(&disk.opens, &disk.seat);
+        stand_up(&of_volume, disk.object.volume(), &disk.opens, &disk.seat).await;
         at_last();
         disk.ended.send_replace(true);
     });

@@ -2,6 +2,7 @@
 
 use holdfast_api::{CreateSnapshot, JobState, RestoreSnapshot, SetPace};
 use holdfast_device::{Device, Durability, IoBuf};
+use holdfast_opens::{Keep, LinkName};
 use holdfast_volume::service::Caller;
 
 use super::*;
@@ -75,7 +76,7 @@ impl Scene {
         match opens.poll_open(&request, &mut Waiting::new(), reactor::clock().now(), Waker::noop()) {
             Poll::Ready(Ok(Opening::Opened(opened))) => {
                 assert_eq!(opened.seat.is_disk(), !self.open.file_disks(found.volume).is_empty());
-                stand_up(&opens, &opened.seat);
+                assert!(opens.close(&opened.seat, reactor::clock().now()).unwrap().is_none());
                 true
             }
             _ => false,
@@ -210,6 +211,52 @@ async fn a_disk_that_ends_is_waited_for_by_who_asks_for_it_again_and_by_who_clos
     closing.await.unwrap();
     assert!(*second.ended.borrow() && scene.volume.failure().is_some());
     scene.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_goes_with_an_open_that_was_kept_goes_when_it_is_to_be_a_disk() {
+    let rig = Rig::new();
+    let scene = Scene::new(&rig).await;
+    let Scene { engine, open, volume } = &scene;
+    let opens = open.volumes()["files"].open.as_ref().unwrap().opens.clone();
+    let kept = |found: &FoundFile, name: &[u8]| {
+        let root = volume.root();
+        let link = LinkName { directory: root.number, generation: root.generation, name: name.to_vec() };
+        let request = OpenRequest {
+            file: Opens::new(opens.clone(), VOLUME_IN_TABLE).key(found.file),
+            client: ClientId(7),
+            protocol: "test",
+            access: Access::READ.and(Access::WRITE).and(Access::DELETE),
+            share: Access::NONE,
+            ignores_denials: false,
+            excludes_all: false,
+            overwrites: false,
+            delete_on_close: Some(link.to_link()),
+            lease: None,
+            waits_for_kept: false,
+            recall: Arc::new(Nothing),
+        };
+        let now = reactor::clock().now();
+        let opened = match opens.poll_open(&request, &mut Waiting::new(), now, Waker::noop()) {
+            Poll::Ready(Ok(Opening::Opened(opened))) => opened.seat,
+            other => panic!("{other:?}"),
+        };
+        let keep = Keep { key: 1, deadline: now + Duration::from_secs(600), sticky: false };
+        opens.put_aside(&opened, keep, now).unwrap();
+    };
+    let found = scene.make("tank/files:/gone").await;
+    kept(&found, b"gone");
+    let refused = scene.attach(&found).await.err().unwrap();
+    assert!(refused.message.contains("it is being removed"), "{refused}");
+    assert_eq!(engine.find_file("tank/files:/gone", None).await.err().unwrap().code, Code::NotFound);
+    // By a name that is not its own it does not go, and is a file like any then.
+    let found = scene.make("tank/files:/stays").await;
+    kept(&found, b"another");
+    let refused = scene.attach(&found).await.err().unwrap();
+    assert!(refused.message.contains("it is being removed"), "{refused}");
+    assert!(scene.asks(&found, Access::WRITE), "it is not refused for good");
+    scene.attach(&found).await.unwrap().release().await;
+    engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
