@@ -216,6 +216,14 @@ impl Ace {
         }
     }
 
+    /// Whom it allows or denies something, under a condition or without one, if that is understood.
+    pub fn trustee(&self) -> Option<&Sid> {
+        match &self.body {
+            AceBody::Plain { sid, .. } => Some(sid),
+            AceBody::Opaque(opaque) => opaque.denied().map(|(_, sid)| sid),
+        }
+    }
+
     /// Whether it denies, under a condition or without one.
     pub(crate) fn is_denying(&self) -> bool {
         match &self.body {

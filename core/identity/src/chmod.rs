@@ -88,7 +88,7 @@ enum Whose {
 }
 
 /// Rights that nobody but the owner keeps without the bit of writing, with which the bit could be had again.
-const GOVERNED_BY_WRITE: AccessMask =
+pub(crate) const GOVERNED_BY_WRITE: AccessMask =
     AccessMask::DELETE.union(AccessMask::DELETE_CHILD).union(AccessMask::WRITE_DAC).union(AccessMask::WRITE_OWNER);
 /// What the entry has that the mode makes for the owner, beside the owner's bits. Permissions are left to the owner's
 /// implicit right, which an entry for OWNER RIGHTS may have taken away.

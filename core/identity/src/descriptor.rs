@@ -5,6 +5,7 @@
 
 use bitflags::bitflags;
 
+use crate::ace::{Ace, AceFlags};
 use crate::acl::AclState;
 use crate::sid::Sid;
 
@@ -66,6 +67,35 @@ impl SecurityDescriptor {
         }
         self
     }
+
+    /// The request that has this descriptor stored as it is: [`Self::settled`] answers it with the same.
+    #[must_use]
+    pub fn requested(mut self) -> Self {
+        let pairs = [
+            (Control::DACL_AUTO_INHERITED, Control::DACL_AUTO_INHERIT_REQUIRED),
+            (Control::SACL_AUTO_INHERITED, Control::SACL_AUTO_INHERIT_REQUIRED),
+        ];
+        for (is, request) in pairs {
+            self.control.set(request, self.control.contains(is));
+        }
+        self
+    }
+
+    /// The request of a person who gives these lists: entries that they hand on are marked below, so that a later change of
+    /// the lists can take them back, as `SetNamedSecurityInfo` of Windows has it. A list that hands nothing on and inherited
+    /// nothing may be one that a mode stands for, and stays that.
+    #[must_use]
+    pub fn auto_inherited(mut self) -> Self {
+        let of_dacl = Control::DACL_AUTO_INHERIT_REQUIRED | Control::DACL_AUTO_INHERITED;
+        let of_sacl = Control::SACL_AUTO_INHERIT_REQUIRED | Control::SACL_AUTO_INHERITED;
+        let is_marked = |entry: &Ace| entry.flags.intersects(AceFlags::INHERIT | AceFlags::INHERITED);
+        for (list, bits) in [(&self.dacl, of_dacl), (&self.sacl, of_sacl)] {
+            if list.entries().iter().any(is_marked) {
+                self.control |= bits;
+            }
+        }
+        self.requested()
+    }
 }
 
 #[cfg(test)]
@@ -80,5 +110,29 @@ mod tests {
         assert_eq!((settled(required), settled(inherited)), (Control::empty(), Control::empty()));
         let sacl = Control::SACL_AUTO_INHERIT_REQUIRED | Control::SACL_AUTO_INHERITED | Control::SACL_PROTECTED;
         assert_eq!(settled(sacl), Control::SACL_AUTO_INHERITED | Control::SACL_PROTECTED);
+        for stored in [Control::empty(), inherited, Control::SACL_AUTO_INHERITED | Control::DACL_PROTECTED] {
+            let stored = SecurityDescriptor { control: stored, ..SecurityDescriptor::default() };
+            assert_eq!(stored.clone().requested().settled(), stored);
+        }
+    }
+
+    #[test]
+    fn lists_that_hand_something_on_have_it_marked() {
+        let given =
+            |text: &str| crate::sddl::parse(text, None).expect("a descriptor").auto_inherited().settled().control;
+        let of_dacl = Control::DACL_AUTO_INHERITED;
+        for (text, expected) in [
+            ("D:(A;OICI;FA;;;WD)", of_dacl),
+            ("D:P(A;;FA;;;BA)(A;OI;FR;;;WD)", of_dacl | Control::DACL_PROTECTED),
+            ("D:(A;ID;FR;;;WD)", of_dacl),
+            ("D:AI(A;;FR;;;WD)", of_dacl),
+            ("D:ARAI(A;;FR;;;WD)", of_dacl),
+            ("D:AR(A;;FR;;;WD)", Control::empty()),
+            ("D:(A;;FR;;;WD)", Control::empty()),
+            ("S:(AU;CISAFA;FA;;;WD)", Control::SACL_AUTO_INHERITED),
+            ("O:BA", Control::empty()),
+        ] {
+            assert_eq!(given(text), expected, "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //!                           ├─ binary · sddl · readable       the same in bytes, in text, for people
 //!                           ├─ inherit · order                what a new file gets, what follows a change above it
 //!                           ├─ mode · chmod · id_map          the view of POSIX
+//!                           ├─ creator                        what a mode adds to what a new file inherits
 //!                           └─ nfs4                           the view of NFSv4
 //! ```
 //!
@@ -19,6 +20,7 @@ mod acl;
 mod binary;
 mod check;
 mod chmod;
+mod creator;
 mod descriptor;
 mod error;
 mod explain;
@@ -40,6 +42,7 @@ pub use acl::{Acl, AclState, MAX_ACL_BYTES};
 pub use binary::MAX_DESCRIPTOR_BYTES;
 pub use check::{Access, Cause, Refused, check, check_traverse};
 pub use chmod::{ModeChange, ModeRefused, change_mode};
+pub use creator::for_creator;
 pub use descriptor::{Control, SecurityDescriptor};
 pub use error::DescriptorError;
 pub use explain::{Explanation, Reason, explain};

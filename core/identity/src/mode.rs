@@ -100,7 +100,7 @@ pub fn computed(owner: Sid, group: Sid, mode: u32, node: Node) -> SecurityDescri
 }
 
 /// What the entries grant to a caller who is nothing but what `is` says.
-fn granted(entries: &[Ace], is: impl Fn(&Sid) -> bool) -> AccessMask {
+pub(crate) fn granted(entries: &[Ace], is: impl Fn(&Sid) -> bool) -> AccessMask {
     let (mut granted, mut denied) = (AccessMask::empty(), AccessMask::empty());
     for entry in entries.iter().filter(|entry| !entry.is_inherit_only()) {
         match entry.body {

@@ -14,15 +14,13 @@
 
 use std::sync::Arc;
 
-use holdfast_identity::well_known::AUTHENTICATED_USERS;
 use holdfast_identity::{
-    Access, AccessMask, Id, IdMap, Membership, Privileges, Removal, SecurityDescriptor, Token, check, check_removal,
-    check_traverse,
+    Access, AccessMask, Privileges, Removal, SecurityDescriptor, Token, check, check_removal, check_traverse,
 };
 
 use crate::change::{Stop, View, refuse};
 use crate::descriptors::NOBODY;
-use crate::error::{ErrorKind, VolumeError};
+use crate::error::ErrorKind;
 use crate::quota::Enforce;
 use crate::record::Record;
 use crate::service::{Caller, FileKind};
@@ -35,14 +33,12 @@ pub(crate) const EXECUTE: u32 = 1;
 const STICKY: u32 = 0o1000;
 /// Files in such a directory are of its group.
 pub(crate) const SET_GID: u32 = 0o2000;
-/// What user 0 may do whatever descriptors say.
-const ALL_PRIVILEGES: Privileges = Privileges::all();
 const DENIED: &str = "permissions do not allow it";
 
 impl Caller {
     /// Whether the caller is of a group.
     pub(crate) fn is_in(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
+        self.gid == gid || self.groups.known().contains(&gid)
     }
 
     /// Which quotas hold for what the caller asks for.
@@ -59,21 +55,6 @@ impl Caller {
         // That number stands for all owners without one.
         let is_somebody = record.security == 0 || record.uid != NOBODY;
         self.is_root() || self.uid == record.uid && is_somebody
-    }
-
-    /// The caller as checks of descriptors see it: the token that was brought, or that of a POSIX user.
-    pub(crate) fn as_token(&self, ids: &IdMap) -> Result<Arc<Token>, VolumeError> {
-        if let Some(token) = &self.token {
-            return Ok(token.clone());
-        }
-        let of_groups = self.groups.iter().chain([&self.gid]).map(|gid| Id::Group(*gid));
-        let all = of_groups.chain([Id::User(self.uid)]);
-        // What was created before an account got its identifier names it by its number.
-        let both = all.flat_map(|id| [ids.sid_of(id), IdMap::unmapped(id)]);
-        let sids: Vec<_> = both.chain([AUTHENTICATED_USERS]).map(|sid| (sid, Membership::Enabled)).collect();
-        let privileges = if self.is_root() { ALL_PRIVILEGES } else { Privileges::empty() };
-        let token = Token::new(ids.sid_of(Id::User(self.uid)), ids.sid_of(Id::Group(self.gid)), &sids, privileges);
-        token.map(Arc::new).map_err(|error| VolumeError::new(ErrorKind::AccessDenied, error.to_string()))
     }
 }
 
@@ -125,13 +106,13 @@ fn has_rights(
     descriptor: &SecurityDescriptor,
     rights: AccessMask,
 ) -> Result<bool, Stop> {
-    let token = caller.as_token(&view.known_descriptors().ids())?;
-    let mut rights = rights;
-    if record.is_directory() && token.privileges().contains(Privileges::CHANGE_NOTIFY) {
+    let may = |token: &Token| {
         // Directories are passed through by privilege.
-        rights -= AccessMask::EXECUTE;
-    }
-    Ok(check(descriptor, &token, Access::to(rights)).is_ok())
+        let passes = record.is_directory() && token.privileges().contains(Privileges::CHANGE_NOTIFY);
+        let needed = if passes { rights - AccessMask::EXECUTE } else { rights };
+        check(descriptor, token, Access::to(needed)).is_ok()
+    };
+    Ok(caller.is_let(&view.known_descriptors().ids(), &[descriptor], may)?)
 }
 
 /// Refuses what the caller may not do, unless that was checked.
@@ -187,15 +168,16 @@ pub(crate) fn allow_removal(view: &View<'_>, caller: &Caller, directory: &Record
     if by_descriptors {
         let known = view.known_descriptors();
         let (of_file, of_directory) = (known.of(child), known.of(directory));
-        let token = caller.as_token(&known.ids())?;
         let removal = Removal {
             file: &of_file,
             directory: &of_directory,
             is_sticky: directory.mode & STICKY != 0,
             backup_intent: false,
         };
-        let allowed = check_traverse(&of_directory, &token).and_then(|()| check_removal(removal, &token));
-        return if allowed.is_ok() { Ok(()) } else { refuse(ErrorKind::AccessDenied, DENIED) };
+        let may =
+            |token: &Token| check_traverse(&of_directory, token).and_then(|()| check_removal(removal, token)).is_ok();
+        let is_let = caller.is_let(&known.ids(), &[&of_file, &of_directory], may)?;
+        return if is_let { Ok(()) } else { refuse(ErrorKind::AccessDenied, DENIED) };
     }
     allow(view, caller, directory, WRITE | EXECUTE)?;
     let is_free = directory.mode & STICKY == 0 || caller.is_owner(child) || caller.is_owner(directory);

@@ -531,8 +531,9 @@ impl FileService for Browsed {
         match self.place(id)? {
             Place::Now => self.volume.granted(caller, id, desired).await,
             Place::Top => {
-                let token = caller.as_token(&self.ids())?;
-                let granted = check(&self.top_security(), &token, Access::to(desired));
+                let top = self.top_security();
+                let token = caller.as_token(&self.ids(), &[&top])?;
+                let granted = check(&top, &token, Access::to(desired));
                 granted.map_err(|refused| VolumeError::new(ErrorKind::AccessDenied, refused.to_string()))
             }
             Place::Past(past) => past.view.granted(caller, past.inner(id), desired).await,
@@ -543,8 +544,9 @@ impl FileService for Browsed {
         match self.place(id)? {
             Place::Now => self.volume.explain(caller, id, desired).await,
             Place::Top => {
-                let token = caller.as_token(&self.ids())?;
-                Ok(explain(&self.top_security(), &token, Access::to(desired)))
+                let top = self.top_security();
+                let token = caller.as_token(&self.ids(), &[&top])?;
+                Ok(explain(&top, &token, Access::to(desired)))
             }
             Place::Past(past) => past.view.explain(caller, past.inner(id), desired).await,
         }

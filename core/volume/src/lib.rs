@@ -12,6 +12,7 @@
 //!  files.rs       the volume as such a service                 volume.rs       what is open, ids of files, time
 //!  namespace.rs   names given, changed, taken                  listing.rs      names of a directory in order
 //!  attributes.rs  facts about a file, who may set them         access.rs       who may do what
+//!  caller.rs      who asks, as front ends say it               tokens.rs       and as descriptors see it
 //!  extended.rs    extended attributes                          removal.rs      files without a name
 //!  read.rs        reading                                      write.rs        writing
 //!  delayed.rs     data that waits in memory for its place      write_back.rs   and how it comes there
@@ -74,6 +75,7 @@ mod blocks;
 mod browse;
 mod cache;
 mod cached;
+mod caller;
 mod capture;
 mod change;
 mod checked;
@@ -148,6 +150,7 @@ mod store;
 mod streams;
 mod sums;
 pub mod superblock;
+mod tokens;
 mod transaction;
 mod tree;
 mod trim;

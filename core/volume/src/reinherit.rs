@@ -28,12 +28,13 @@ pub struct Reinheriting {
     way: Vec<(FileId, u64)>,
     changed: u64,
     refused: u64,
+    protected: u64,
 }
 
 impl Reinheriting {
     /// A walk of what is below a directory.
     pub fn below(directory: FileId) -> Self {
-        Self { way: vec![(directory, 0)], changed: 0, refused: 0 }
+        Self { way: vec![(directory, 0)], changed: 0, refused: 0, protected: 0 }
     }
 
     /// Whether it has come to its end.
@@ -51,6 +52,22 @@ impl Reinheriting {
     pub fn refused(&self) -> u64 {
         self.refused
     }
+
+    /// Files whose list takes nothing from above, and that stayed as they are.
+    pub fn protected(&self) -> u64 {
+        self.protected
+    }
+}
+
+/// What came of one file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    /// It has another descriptor now.
+    is_changed: bool,
+    /// Its list takes nothing from above.
+    is_protected: bool,
+    /// It hands on what it has.
+    goes_down: bool,
 }
 
 impl Volume {
@@ -77,8 +94,9 @@ impl Volume {
             for entry in entries {
                 left -= 1;
                 let goes_down = match self.reinherit_one(caller, directory, entry.id).await {
-                    Ok((is_changed, goes_down)) => {
+                    Ok(Looked { is_changed, is_protected, goes_down }) => {
                         walk.changed += u64::from(is_changed);
+                        walk.protected += u64::from(is_protected);
                         goes_down
                     }
                     Err(error) => match error.kind {
@@ -104,26 +122,28 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives one file what its directory hands on; answers whether that changed it, and whether it hands that on.
-    async fn reinherit_one(&self, caller: &Caller, directory: FileId, id: FileId) -> Result<(bool, bool), VolumeError> {
+    /// Gives one file what its directory hands on.
+    async fn reinherit_one(&self, caller: &Caller, directory: FileId, id: FileId) -> Result<Looked, VolumeError> {
         let now = self.now();
         let trees = [keys::shard(directory.number), keys::shard(id.number)];
         let change = self.store.change(trees, Need::More, |view| {
             let above = directory_of(view, directory)?;
             let mut record = record_of(view, id)?;
             if record.kind == FileKind::Symlink {
-                return Ok((false, false));
+                return Ok(Looked::default());
             }
             let known = view.known_descriptors();
             let (parent, before) = (known.of(&above), known.of(&record));
             let after = reinherit(&before, &parent, node_of(&record));
             let after = after.map_err(|error| VolumeError::new(ErrorKind::TooLarge, error.to_string()))?;
             let both = Control::DACL_PROTECTED | Control::SACL_PROTECTED;
-            let hands_on = !after.control.contains(both);
-            if after == *before {
-                return Ok((false, hands_on));
+            let is_protected = before.control.contains(Control::DACL_PROTECTED);
+            let looked =
+                Looked { is_changed: after != *before, is_protected, goes_down: !after.control.contains(both) };
+            if !looked.is_changed {
+                return Ok(looked);
             }
-            let token = caller.as_token(&known.ids())?;
+            let token = caller.as_token(&known.ids(), &[&before])?;
             let access = Access { desired: AccessMask::WRITE_DAC, backup_intent: caller.is_root() };
             if let Err(refused) = check(&before, &token, access) {
                 return refuse(ErrorKind::AccessDenied, refused.to_string());
@@ -131,7 +151,7 @@ impl Volume {
             put_descriptor(view, None, &mut record, &after)?;
             (record.changed, record.change) = (now, self.next_change());
             put_record(view, id.number, &record)?;
-            Ok((true, hands_on))
+            Ok(looked)
         });
         Ok(change.await?.0)
     }

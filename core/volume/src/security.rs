@@ -5,8 +5,9 @@
 //!   any other                                          ──▶ its number; owner, group and mode are what it shows
 //! ```
 //!
-//! A user of POSIX who creates a file gives a mode, which is applied to what is inherited as a change of the mode is (RFC
-//! 8881 6.4.3). Where the volume refuses such changes, the mode that was given is left out.
+//! A user of POSIX who creates a file gives a mode. What is inherited stays as it is, and stands behind what the mode gives
+//! its owner, and denies to all others if it gives them nothing. Where the volume refuses changes of modes, the mode that was
+//! given is left out.
 //!
 //! Invariant: the mode, user and group in a record are those that its descriptor shows.
 
@@ -16,7 +17,7 @@ use holdfast_identity::well_known::ADMINISTRATORS;
 use holdfast_identity::{
     Access, AccessMask, AclState, Control, Creation, DescriptorError, Explanation, Id, IdMap, ModeChange, ModeRefused,
     Privileges, Removal, SecurityDescriptor, Sid, Token, change_mode, check, check_removal, computed, create, explain,
-    mode_of, trivial_mode,
+    for_creator, mode_of, trivial_mode,
 };
 
 use crate::access::SET_GID;
@@ -121,7 +122,7 @@ impl Volume {
             return Ok(());
         }
         let (parent, ids) = (view.known_descriptors().of(directory), view.known_descriptors().ids());
-        let token = caller.as_token(&ids)?;
+        let token = caller.as_token(&ids, &[])?;
         if let Some(owner) = given.and_then(|given| given.owner.as_ref()) {
             check_owner(caller, &token, owner, None)?;
         }
@@ -148,12 +149,10 @@ impl Volume {
             auto_inherit: parent.control.contains(Control::DACL_AUTO_INHERITED),
         });
         let mut made = made.map_err(too_large)?;
-        let change = view.known_descriptors().mode_change();
-        // What is handed on and amounts to that mode already stays as it is.
-        let is_other = made.dacl != default && mode_of(&made) != record.mode & SHOWN;
-        let gives_mode = caller.token.is_none() && given.is_none() && is_other;
-        if gives_mode && change != ModeChange::Refuse {
-            made = change_mode(&made, record.mode, node, change).map_err(mode_refused)?;
+        let gives_mode = caller.token.is_none() && given.is_none() && made.dacl != default;
+        if gives_mode && view.known_descriptors().mode_change() != ModeChange::Refuse {
+            let creator = caller.as_token(&ids, &[&made])?;
+            made = for_creator(made, &creator, record.mode, node).map_err(too_large)?;
         }
         put_descriptor(view, Some(caller), record, &made)
     }
@@ -194,8 +193,9 @@ impl Volume {
         let look = self.store.look([keys::shard(id.number)], |view| {
             let descriptor = view.known_descriptors().of(&record_of(view, id)?);
             let may = |desired| -> Result<bool, Stop> {
-                let token = caller.as_token(&view.known_descriptors().ids())?;
-                Ok(check(&descriptor, &token, Access { desired, backup_intent: caller.is_root() }).is_ok())
+                let access = Access { desired, backup_intent: caller.is_root() };
+                let ids = view.known_descriptors().ids();
+                Ok(caller.is_let(&ids, &[&descriptor], |token| check(&descriptor, token, access).is_ok())?)
             };
             let is_known = caller.token.is_some() && caller.is_checked;
             if !is_known && !may(AccessMask::READ_CONTROL)? {
@@ -222,7 +222,8 @@ impl Volume {
         let change = self.store.change([keys::shard(id.number)], Need::More, |view| {
             let mut record = record_of(view, id)?;
             let known = view.known_descriptors();
-            let (before, token) = (known.of(&record), caller.as_token(&known.ids())?);
+            let before = known.of(&record);
+            let token = caller.as_token(&known.ids(), &[&before])?;
             check_set(caller, &token, &before, parts, given)?;
             view.enforce(caller.limits());
             put_descriptor(view, Some(caller), &mut record, &merged(&before, parts, given))?;
@@ -245,8 +246,8 @@ impl Volume {
                 return Ok((desired.mapped() - AccessMask::MAXIMUM_ALLOWED) | AccessMask::FILE_ALL);
             }
             let descriptor = view.known_descriptors().of(&record);
-            let token = caller.as_token(&view.known_descriptors().ids())?;
-            let above = granted_above(view, (id, &record), &descriptor, &token)?;
+            let token = caller.as_token(&view.known_descriptors().ids(), &[&descriptor])?;
+            let above = granted_above(view, (id, &record), &descriptor, caller)?;
             let asked = desired.mapped();
             let is_read_only = record.is_read_only() && !record.is_directory();
             if is_read_only && asked.intersects(OF_DATA) {
@@ -273,7 +274,7 @@ impl Volume {
     ) -> Result<Explanation, VolumeError> {
         let look = self.store.look([keys::shard(id.number)], |view| {
             let descriptor = view.known_descriptors().of(&record_of(view, id)?);
-            let token = caller.as_token(&view.known_descriptors().ids())?;
+            let token = caller.as_token(&view.known_descriptors().ids(), &[&descriptor])?;
             Ok(explain(&descriptor, &token, Access { desired, backup_intent: caller.is_root() }))
         });
         look.await
@@ -285,7 +286,7 @@ fn granted_above(
     view: &View<'_>,
     (id, record): (FileId, &Record),
     descriptor: &Arc<SecurityDescriptor>,
-    token: &Token,
+    caller: &Caller,
 ) -> Result<AccessMask, Stop> {
     let mut granted = AccessMask::empty();
     if id.number == ROOT || record.link.name.is_empty() {
@@ -293,6 +294,7 @@ fn granted_above(
     }
     let Some(above) = judge::living(view, record.link.parent)? else { return Ok(granted) };
     let directory = view.known_descriptors().of(&above);
+    let token = &*caller.as_token(&view.known_descriptors().ids(), &[descriptor, &directory])?;
     let is_sticky = above.mode & STICKY != 0;
     let removal = Removal { file: descriptor, directory: &directory, is_sticky, backup_intent: false };
     granted.set(AccessMask::DELETE, check_removal(removal, token).is_ok());

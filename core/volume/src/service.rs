@@ -10,13 +10,12 @@
 //! Invariant: a request that is answered with an error changed nothing, except a change of room and a clone, which go on
 //! from the beginning of their range as far as they come.
 
-use std::sync::Arc;
-
 use bitflags::bitflags;
 use holdfast_device::IoSlice;
-use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor, Token};
+use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor};
 use smallvec::SmallVec;
 
+pub use crate::caller::{Caller, Groups};
 use crate::error::{ErrorKind, VolumeError};
 use crate::integrity::Integrity;
 pub use crate::name_rules::NameRules;
@@ -128,28 +127,6 @@ pub struct Attributes {
     pub created: Time,
     /// Grows with each change, also over a crash (NFSv4 change attribute).
     pub change: u64,
-}
-
-/// Who asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Caller {
-    /// Who it is by the rules of NT: with a token, descriptors alone decide what the caller may do, and new files are its
-    /// user's, also in quotas. Without one it is a user of POSIX.
-    pub token: Option<Arc<Token>>,
-    /// The user.
-    pub uid: u32,
-    /// The user's first group.
-    pub gid: u32,
-    /// Further groups.
-    pub groups: SmallVec<[u32; 4]>,
-    /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership
-    /// rules that need the volume's own knowledge are checked all the same, and so is the descriptor of a file that has
-    /// one of its own: who checks by the mode alone knows too little. With a token, that was checked, too.
-    pub is_checked: bool,
-    /// Names that differ in case only are the same to the caller.
-    pub ignores_case: bool,
-    /// What names the caller gives and gets.
-    pub names: NameRules,
 }
 
 /// A time to set.

@@ -17,6 +17,7 @@
 //!   protocol            the numbers and records of the wire                       (no I/O)
 //!   notify              what the kernel keeps is not true any more
 //!   holders             who uses a mount                               (reads /proc)
+//!   groups              which groups who asks is of                    (reads /proc)
 //! ```
 //!
 //! The payload of a write is read into aligned memory and goes on by reference; what was read is sent from the buffers
@@ -30,6 +31,7 @@ mod connection;
 mod counters;
 mod deletions;
 mod error;
+mod groups;
 mod handles;
 mod holders;
 mod interrupts;

@@ -22,18 +22,25 @@ mod privileges;
 use std::sync::Arc;
 
 use holdfast_device::IoSlice;
-use holdfast_volume::service::{Caller, FileId, FileService};
-use smallvec::SmallVec;
+use holdfast_volume::service::{Caller, FileId, FileService, Groups};
 
 use crate::answer::{Answer, Answered, Body, Errno, Way};
 use crate::connection::Channel;
+use crate::groups;
 use crate::open_file::OpenFile;
 use crate::protocol::constants::*;
 use crate::protocol::request::{Header, Operation};
 
 /// Who asks. The kernel checked permissions by the attributes that it was given (`default_permissions`).
 fn caller(header: &Header) -> Caller {
-    Caller { uid: header.uid, gid: header.gid, groups: SmallVec::new(), is_checked: true, ..Caller::default() }
+    Caller {
+        uid: header.uid,
+        gid: header.gid,
+        groups: Groups::Asked(groups::read),
+        asker: header.thread,
+        is_checked: true,
+        ..Caller::default()
+    }
 }
 
 impl<S: FileService> Channel<S> {

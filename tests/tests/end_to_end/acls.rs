@@ -8,9 +8,106 @@ use holdfast_tests::daemon::Daemon;
 use holdfast_tests::janitor::Janitor;
 
 fn as_user(user: u32, directory: &str, command: &[&str]) -> Finished {
+    as_member(user, "", directory, command)
+}
+
+/// A user who is of supplementary groups.
+fn as_member(user: u32, groups: &str, directory: &str, command: &[&str]) -> Finished {
     let user = user.to_string();
-    let ids = ["--reuid", &user, "--regid", &user, "--clear-groups"];
-    run_with("setpriv", &[&ids[..], command].concat(), |setpriv| _ = setpriv.current_dir(directory))
+    let of_groups: &[&str] = if groups.is_empty() { &["--clear-groups"] } else { &["--groups", groups] };
+    let ids = ["--reuid", &user, "--regid", &user];
+    run_with("setpriv", &[&ids[..], of_groups, command].concat(), |setpriv| _ = setpriv.current_dir(directory))
+}
+
+fn with_project(daemon: &Daemon, scene: &holdfast_tests::scene::Scene, directory: &str) -> String {
+    daemon.pool(scene, "tank", 2, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);
+    daemon.please(&["volume", "mount", "tank/files", directory]);
+    let project = format!("{directory}/project");
+    std::fs::create_dir(&project).expect("made");
+    project
+}
+
+#[test]
+fn entries_for_supplementary_groups_hold_for_programs() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    let project = with_project(&daemon, &scene, &directory);
+    for name in ["denied", "allowed"] {
+        std::fs::write(format!("{project}/{name}"), name).expect("written");
+    }
+    let set = |path: &str, sddl: &str| {
+        daemon.please(&["volume", "acl", "set", &format!("tank/files/project{path}"), "--sddl", sddl]);
+    };
+    let reads = |groups: &str, name: &str| {
+        let finished = as_member(4001, groups, &project, &["cat", name]);
+        let complaint = finished.complaint();
+        assert!(finished.success() || complaint.contains("Permission denied"), "{complaint}");
+        finished.success()
+    };
+    set("/denied", "D:(D;;FR;;;S-1-22-2-77)(A;;FA;;;WD)");
+    set("/allowed", "G:S-1-22-2-100D:(A;;FR;;;S-1-22-2-100)");
+    for (groups, name, expected) in [
+        ("", "denied", true),
+        ("78,79", "denied", true),
+        ("77", "denied", false),
+        ("5,77,100", "denied", false),
+        ("", "allowed", false),
+        ("99", "allowed", false),
+        ("99,100", "allowed", true),
+    ] {
+        assert_eq!(reads(groups, name), expected, "{name} of groups {groups:?}");
+    }
+    // Of directories, too.
+    set("", "D:(D;;0x6;;;S-1-22-2-77)(A;;FA;;;WD)");
+    let made = |groups: &str, name: &str| as_member(4001, groups, &project, &["mkdir", name]).success();
+    assert!(!made("77", "one") && made("78", "one"));
+}
+
+#[test]
+fn what_is_taken_back_above_is_taken_back_from_what_programs_made() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    let project = with_project(&daemon, &scene, &directory);
+    let set = |sddl: &str, more: &[&str]| {
+        daemon.please(&[&["volume", "acl", "set", "tank/files/project", "--sddl", sddl][..], more].concat())
+    };
+    let sddl = |path: &str| {
+        let shown = daemon.json(&["volume", "acl", "get", &format!("tank/files/project{path}")]);
+        shown["sddl"].as_str().expect("text").to_owned()
+    };
+    set("D:(A;OICI;FA;;;S-1-22-1-4001)(A;OICI;FR;;;S-1-22-1-4002)(A;OICI;FRFX;;;WD)", &[]);
+    let script = "umask 022; mkdir d d/e && echo text > d/e/f && echo more >> d/e/f && \
+        umask 077 && echo secret > key && umask 022 && echo text > mine && chmod 640 mine";
+    let own = |script: &str| as_user(4003, &project, &["sh", "-c", script]);
+    assert!(!own(script).success(), "the list gives 4003 nothing");
+    let permitted = "D:(A;OICI;FA;;;S-1-22-1-4001)(A;OICI;FR;;;S-1-22-1-4002)(A;CI;FA;;;WD)(A;OIIO;FR;;;WD)";
+    set(permitted, &[]);
+    let made = own(script);
+    assert!(made.success(), "whoever makes files may write to them and go into directories: {}", made.complaint());
+    for path in ["/d", "/d/e", "/d/e/f", "/key"] {
+        let text = sddl(path);
+        let of_4002 = text.split('(').filter(|entry| entry.contains("4002")).collect::<Vec<_>>();
+        assert!(of_4002.len() == 1 && of_4002[0].contains("ID;"), "{path}: {text}");
+        assert!(text.contains("D:AI"), "{path}: {text}");
+    }
+    assert!(as_user(4002, &project, &["cat", "d/e/f"]).success());
+    assert!(!as_user(4002, &project, &["cat", "key"]).success(), "it is its owner's");
+    assert!(own("cat key && echo more >> key").success());
+    let told = set("D:(A;OICI;FA;;;S-1-22-1-4001)(A;CI;FA;;;WD)(A;OIIO;FR;;;WD)", &["--below", "--wait"]);
+    assert!(told.contains("1 is protected and was left as it is"), "{told}");
+    for path in ["/d", "/d/e", "/d/e/f", "/key"] {
+        assert!(!sddl(path).contains("4002"), "{path}: {}", sddl(path));
+    }
+    assert!(sddl("/mine").contains("4002"), "chmod kept it from what comes from above");
+    // What is shown and set again says the same.
+    let text = sddl("");
+    daemon.please(&["volume", "acl", "set", "tank/files/project", "--sddl", &text]);
+    assert_eq!(sddl(""), text);
+    daemon.please(&["snapshot", "create", "tank/files@then"]);
+    set("D:(A;OICI;FA;;;WD)", &[]);
+    daemon.please(&["snapshot", "restore", "tank/files@then", "--path", "/project", "--yes", "--wait"]);
+    assert_eq!(sddl(""), text, "also where it was restored");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod access;
 mod chmod;
 mod common;
+mod creators;
 mod forms;
 mod hostile;
 mod inheritance;

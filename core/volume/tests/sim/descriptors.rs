@@ -1,5 +1,6 @@
 //! Files with security descriptors: who may do what, what new files inherit, and what modes and owners have to do with it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,12 +9,13 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_identity::well_known::{CREATOR_OWNER, EVERYONE};
 use holdfast_identity::{
     Access, AccessMask, Ace, AceFlags, AceKind, Acl, AclState, Cause, Control, Creation, Domain, Id, IdMap, Membership,
-    ModeChange, Privileges, SecurityDescriptor, Sid, Token, change_mode, check, computed, create, mode_of, sddl,
+    ModeChange, Privileges, SecurityDescriptor, Sid, Token, change_mode, check, computed, create, for_creator, mode_of,
+    sddl,
 };
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Attributes, Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Rename, SecurityParts, SetAttributes,
-    SetMode, Time,
+    Attributes, Caller, FileId, FileKind, FileService, Groups, NewFile, OpenMode, Remove, Rename, SecurityParts,
+    SetAttributes, SetMode, Time,
 };
 use holdfast_volume::superblock::{DESCRIPTORS, Superblock};
 use holdfast_volume::{ErrorKind, Format, Reinheriting, Settings, Volume, VolumeError, VolumeFormat, WallClock};
@@ -126,7 +128,7 @@ pub fn draw(random: &SimRandom, node: &Node, strangers: bool) -> SecurityDescrip
 
 fn caller_token(caller: &Caller) -> Token {
     let ids = IdMap::new(Domain([0; 3]), 0..0).expect("no ids are few");
-    ids.token(caller.uid, caller.gid, &caller.groups, Privileges::empty()).expect("few groups")
+    ids.token(caller.uid, caller.gid, caller.groups.known(), Privileges::empty()).expect("few groups")
 }
 
 /// Whether somebody whom the kernel checked by the mode may create a file.
@@ -137,8 +139,8 @@ pub fn may_create(above: &Node, caller: &Caller, kind: FileKind) -> bool {
     caller.uid == 0 || above.security.as_deref().is_none_or(is_granted)
 }
 
-/// A file of this mode gets what its directory hands on.
-pub fn inherit(above: &Node, node: &mut Node) {
+/// A file of this mode that a caller creates gets what its directory hands on.
+pub fn inherit(above: &Node, caller: &Caller, node: &mut Node) {
     let Some(parent) = above.security.as_deref().filter(|_| node.kind != FileKind::Symlink) else { return };
     let mut own = node.descriptor();
     let group = if above.mode & 0o2000 != 0 { parent.group } else { own.group };
@@ -154,12 +156,10 @@ pub fn inherit(above: &Node, node: &mut Node) {
         auto_inherit: false,
     });
     let made = made.expect("it fits");
-    let mode = node.mode;
-    let is_own = made.dacl == own.dacl;
-    node.secure(made);
-    if !is_own {
-        change(node, mode);
-    }
+    node.secure(match made.dacl == own.dacl {
+        true => made,
+        false => for_creator(made, &caller_token(caller), node.mode, node.sort()).expect("it fits"),
+    });
 }
 
 /// The mode of a file is set.
@@ -288,12 +288,25 @@ fn new_files_inherit_what_their_directory_hands_on() {
             text_of(volume, below).await,
             "O:U1-5G:U2-5D:AI(A;OICIID;FR;;;U1-1)(A;CIID;0x1;;;U1-2)(A;ID;FA;;;U1-5)(A;OICIIOID;GA;;;CO)(D;OICIID;0x2;;;U1-4)"
         );
-        // A user of POSIX gives a mode, which limits what is inherited.
+        // A user of POSIX gives a mode: what is inherited stays, and what is to be the owner's alone is.
+        let listed = "(A;ID;FR;;;U1-1)(A;ID;0x1;;;U1-3)(A;ID;FA;;;U1-5)(D;ID;0x2;;;U1-4)";
         let facts = volume.create(&user(5), dir, b"posix", &NewFile { mode: 0o640, ..FILE }).await.expect("made");
-        assert_eq!((facts.mode, facts.uid), (0o640, 5));
-        assert_eq!(kind(volume.access(&user(1), facts.id, 4).await), None, "what the group's bits allow");
-        let facts = volume.create(&user(5), dir, b"shut", &NewFile { mode: 0o600, ..FILE }).await.expect("made");
-        assert_eq!(kind(volume.access(&user(1), facts.id, 4).await), Some(ErrorKind::AccessDenied));
+        assert_eq!((facts.mode, facts.uid), (0o700, 5));
+        assert_eq!(text_of(volume, facts.id).await, format!("O:U1-5G:U2-5D:AI{listed}"));
+        assert_eq!(kind(volume.access(&user(1), facts.id, 4).await), None, "as the list says");
+        for change in [ModeChange::Mask, ModeChange::Discard] {
+            volume.set_mode_change(change).await.expect("set");
+            let name = format!("shut {change:?}");
+            let shut = NewFile { mode: 0o600, ..FILE };
+            let facts = volume.create(&user(5), dir, name.as_bytes(), &shut).await.expect("made");
+            assert_eq!((facts.mode, kind(volume.access(&user(5), facts.id, 6).await)), (0o600, None));
+            assert_eq!(kind(volume.access(&user(1), facts.id, 4).await), Some(ErrorKind::AccessDenied));
+            assert!(text_of(volume, facts.id).await.ends_with(listed), "it is the list's still");
+        }
+        // Whom the list does not name creates files for itself, too, and goes into its directories.
+        let facts = volume.create(&user(0), dir, b"theirs", &NewFile { mode: 0o755, ..DIRECTORY }).await.expect("made");
+        assert_eq!(facts.mode & 0o700, 0o700);
+        assert!(!of(volume, facts.id).await.control.contains(Control::DACL_PROTECTED));
         volume.set_mode_change(ModeChange::Refuse).await.expect("set");
         let facts = volume.create(&user(5), dir, b"whole", &NewFile { mode: 0o600, ..FILE }).await.expect("made");
         let text = text_of(volume, facts.id).await;
@@ -542,6 +555,7 @@ fn what_is_handed_on_is_brought_below_in_steps() {
                 volume.reinherit(caller, &mut walk, most).await.expect("there is room");
                 steps += 1;
             }
+            assert_eq!(walk.protected(), u64::from(caller.uid != 8), "it is told, if the walk comes by");
             (walk.changed(), walk.refused(), steps)
         };
         let (changed, refused, _) = walk_all(&user(8), 3).await;
@@ -558,9 +572,87 @@ fn what_is_handed_on_is_brought_below_in_steps() {
         assert_eq!(flags, [false, false, true], "what was set stays");
         // Another list takes the place of what is inherited.
         set(volume, top, &with_dacl("ARAI(A;;FA;;;WD)(A;OI;FR;;;S-1-22-1-8)")).await;
+        // What users of POSIX made meanwhile follows as well.
+        let made = make(volume, &user(5), top, "made", &FILE).await;
+        assert_eq!(kind(volume.access(&token(9), made, 4).await), Some(ErrorKind::AccessDenied));
+        assert_eq!(kind(volume.access(&token(8), made, 4).await), None);
         walk_all(&user(0), 7).await;
         assert_eq!(kind(volume.access(&token(9), kept, 4).await), Some(ErrorKind::AccessDenied));
         assert_eq!(kind(volume.access(&token(8), kept, 4).await), None);
+        set(volume, top, &with_dacl("ARAI(A;;FA;;;WD)(A;OI;FR;;;S-1-22-1-7)")).await;
+        walk_all(&user(0), 7).await;
+        assert_eq!(kind(volume.access(&token(8), made, 4).await), Some(ErrorKind::AccessDenied), "taken back");
+    });
+}
+
+thread_local! {
+    /// How often groups were read.
+    static READ: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A user of POSIX whom the kernel checked, and who is of these further groups; with none they cannot be told.
+fn asking(uid: u32, group: u32) -> Caller {
+    let read = |caller: &Caller| {
+        READ.set(READ.get() + 1);
+        (caller.asker != 0).then(|| vec![caller.asker, 99])
+    };
+    Caller { is_checked: true, groups: Groups::Asked(read), asker: group, ..user(uid) }
+}
+
+#[test]
+fn further_groups_are_read_where_a_descriptor_depends_on_them_and_only_there() {
+    // What is granted to a user: of group 77, of another group, and of groups that cannot be told; how often groups are read.
+    let cases: &[(&str, [bool; 3], u32)] = &[
+        ("(D;;FR;;;S-1-22-2-77)(A;;FA;;;WD)", [false, true, false], 3),
+        ("(D;;FR;;;S-1-22-2-6)(A;;FA;;;WD)", [true, true, false], 3),
+        ("(A;;FA;;;S-1-22-2-77)", [true, false, false], 3),
+        // Neither of these depends on it.
+        ("(A;;FA;;;WD)(A;;FR;;;S-1-22-1-1)", [true, true, true], 0),
+        ("(A;;FA;;;S-1-22-2-77)(A;;FR;;;WD)", [true, true, true], 0),
+        ("(D;;FW;;;S-1-22-2-77)(A;;FA;;;WD)", [true, true, true], 0),
+        ("(D;OICIIO;FR;;;S-1-22-2-77)(A;;FA;;;WD)", [true, true, true], 0),
+        ("(D;;FR;;;S-1-22-2-9)(A;;FA;;;WD)", [false, false, false], 0),
+        ("(A;;FR;;;S-1-22-1-1)", [false, false, false], 0),
+    ];
+    on_a_volume(async move |volume, _| {
+        let dir = make(volume, &user(0), volume.root(), "dir", &NewFile { mode: 0o777, ..DIRECTORY }).await;
+        let file = make(volume, &user(0), dir, "file", &FILE).await;
+        let open = async |caller: &Caller| match volume.open(caller, file, READING).await {
+            Ok(handle) => volume.close(handle).await.map(|()| true).expect("closed"),
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::AccessDenied);
+                false
+            }
+        };
+        assert!(open(&asking(9, 77)).await, "by its mode");
+        assert_eq!(READ.take(), 0);
+        for (dacl, expected, reads) in cases {
+            set(volume, file, &with_dacl(dacl)).await;
+            for (group, expected) in [77, 78, 0].into_iter().zip(expected) {
+                assert_eq!(open(&asking(9, group)).await, *expected, "{dacl} of {group}");
+            }
+            assert_eq!(READ.take(), *reads, "{dacl}");
+        }
+        // Of directories: names that come and go, and files of which a group is the owner.
+        set(volume, dir, &with_dacl("(D;;0x42;;;S-1-22-2-77)(A;;FA;;;WD)")).await;
+        let create =
+            async |group, name: &str| kind(volume.create(&asking(9, group), dir, name.as_bytes(), &FILE).await);
+        let remove =
+            async |group, name: &str| kind(volume.remove(&asking(9, group), dir, name.as_bytes(), Remove::File).await);
+        assert_eq!(create(77, "one").await, Some(ErrorKind::AccessDenied));
+        assert_eq!((create(78, "one").await, remove(77, "one").await), (None, Some(ErrorKind::AccessDenied)));
+        assert_eq!((remove(0, "one").await, remove(78, "one").await), (Some(ErrorKind::AccessDenied), None));
+        set(volume, file, &descriptor("O:S-1-22-2-77G:S-1-22-2-6D:(A;;FR;;;OW)")).await;
+        assert_eq!(
+            (open(&asking(9, 77)).await, open(&asking(9, 78)).await, open(&asking(9, 0)).await),
+            (true, false, false)
+        );
+        // Explanations and what is granted at most know all groups, too.
+        set(volume, file, &with_dacl("(D;;FW;;;S-1-22-2-77)(A;;FA;;;WD)")).await;
+        for (group, expected) in [(77, false), (78, true), (0, false)] {
+            let most = volume.granted(&asking(9, group), file, AccessMask::MAXIMUM_ALLOWED).await.expect("something");
+            assert_eq!(most.contains(AccessMask::WRITE_DATA), expected, "{group}");
+        }
     });
 }
 

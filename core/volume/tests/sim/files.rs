@@ -266,7 +266,7 @@ impl Life<'_> {
                     extended: Default::default(),
                     data: Rc::default(),
                 };
-                descriptors::inherit(above, &mut node);
+                descriptors::inherit(above, &caller, &mut node);
                 let mut next = files.clone();
                 next.nodes.insert(facts.id.number, node);
                 next.entries.insert((dir.number, name), facts.id.number);

@@ -62,5 +62,10 @@ pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Resul
     if walk.refused() > 0 {
         result = format!("{result}; {} could not be changed", walk.refused());
     }
+    if walk.protected() > 0 {
+        let protected =
+            counted(walk.protected(), "is protected and was left as it is", "are protected and were left as they are");
+        result = format!("{result}; {protected}");
+    }
     Ok(Outcome { result, findings: Vec::new() })
 }

@@ -164,7 +164,7 @@ impl Engine {
                 let next = "write parts as O:S-1-22-1-1000 D:(A;OICI;FA;;;S-1-22-1-1000)";
                 ApiError::invalid(&asked.object, error.to_string(), next).at("sddl")
             })?;
-            let parts = parts_of(&given);
+            let (parts, given) = (parts_of(&given), given.auto_inherited());
             if parts.is_empty() {
                 let next = "begin parts with O:, G:, D: or S:";
                 return Err(ApiError::invalid(&asked.object, "the text has no part of a descriptor", next).at("sddl"));

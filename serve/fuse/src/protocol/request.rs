@@ -27,8 +27,10 @@ pub struct Header {
     pub uid: u32,
     /// The group of who asks.
     pub gid: u32,
+    /// The thread that asks; 0 if it is of another namespace of processes, or the kernel itself.
+    pub thread: u32,
     /// Bytes of extensions at the end.
-    extension_bytes: usize,
+    extension_bytes: u32,
 }
 
 impl Header {
@@ -36,10 +38,10 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         let (length, opcode, unique, node) = (reader.u32()?, reader.u32()?, reader.u64()?, reader.u64()?);
-        let (uid, gid, _process) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let extension_bytes = usize::from(reader.u16()?) * 8;
+        let (uid, gid, thread) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let extension_bytes = u32::from(reader.u16()?) * 8;
         reader.u16()?;
-        Ok(Self { length, opcode, unique, node, uid, gid, extension_bytes })
+        Ok(Self { length, opcode, unique, node, uid, gid, thread, extension_bytes })
     }
 }
 
@@ -238,7 +240,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, Operation<'_>), WireError> {
     let length = header.length as usize;
     let end = match header.opcode {
         WRITE => bytes.len().min(WRITE_HEAD_BYTES),
-        _ if length == bytes.len() => length.saturating_sub(header.extension_bytes),
+        _ if length == bytes.len() => length.saturating_sub(header.extension_bytes as usize),
         _ => return Err(WireError::Value("length of a request")),
     };
     let body = bytes.get(HEADER_BYTES..end).ok_or(WireError::Short)?;

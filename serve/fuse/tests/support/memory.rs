@@ -138,7 +138,7 @@ impl FileService for Memory {
         let file = state.file(id)?;
         let class = if caller.uid == file.uid {
             file.mode >> 6
-        } else if caller.gid == file.gid || caller.groups.contains(&file.gid) {
+        } else if caller.gid == file.gid || caller.groups.known().contains(&file.gid) {
             file.mode >> 3
         } else {
             file.mode

@@ -28,7 +28,7 @@ impl Revert<'_> {
             let node = if was.kind == FileKind::Directory { Node::Directory } else { Node::File };
             is_trivial = trivial_mode(&wanted, node).is_some();
             if self.is.security(&administrator(), is).await? != wanted {
-                self.is.set_security(&administrator(), is, SecurityParts::all(), &wanted).await?;
+                self.is.set_security(&administrator(), is, SecurityParts::all(), &wanted.requested()).await?;
                 differs = true;
             }
         }
