@@ -117,6 +117,14 @@ impl NodeCache {
         }
     }
 
+    /// Another node stands there from now on.
+    pub fn forget_worn(&self, address: u64) {
+        let mut inner = self.lock();
+        if !inner.worn.is_empty() {
+            inner.worn.retain(|node| node.address != address);
+        }
+    }
+
     /// All of which that was noted, for once.
     pub fn take_worn(&self) -> HashSet<NodeRef> {
         std::mem::take(&mut self.lock().worn)

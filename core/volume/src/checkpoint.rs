@@ -184,6 +184,7 @@ impl Store {
             page.set_child(index, stored(child));
         }
         let address = held(&self.zones).take()?;
+        self.cache.forget_worn(address);
         let (place, data) = page.seal(self.volume(), address, generation);
         self.write(address, data).await?;
         if let Some(before) = &node.before {

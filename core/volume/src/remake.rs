@@ -174,10 +174,13 @@ impl Store {
         Ok(())
     }
 
-    /// Writes nodes anew whose first copy was not right. No place of a node is given to another one while the newest root
-    /// is held.
+    /// Writes nodes anew whose first copy was not right, where the newest root has them still: other places may be of data
+    /// by now. No place of a node is given to another one while the newest root is held.
     pub(crate) async fn mend_nodes(&self, _newest: &Checkpoint) {
         for node in self.cache.take_worn() {
+            if !held(&self.zones).has_node(node.address) {
+                continue;
+            }
             if self.media.mend(node.address, PAGE_BYTES, |buf| self.open_node(node, buf).ok().map(drop)).await {
                 self.mended.fetch_add(1, Ordering::Relaxed);
             }

@@ -373,7 +373,8 @@ impl Volume {
         Ok(scanned)
     }
 
-    /// Reads all that a durable root has. Where others have no room without what is kept for that, checkpoints wait.
+    /// Reads all that a durable root has. Where others have no room without what is kept for that, or nodes are wrong that
+    /// may have been written anew since, checkpoints wait.
     async fn read_trees(
         &self,
         settings: &ScanSettings,
@@ -383,7 +384,11 @@ impl Volume {
             let beside = self.store.read_beside().await;
             let read = self.read_root(&beside, settings, note).await;
             if beside.is_whole() {
-                return read;
+                let (walked, scan) = read?;
+                let newest = self.store.checkpoint.lock().await;
+                if walked.verbs.is_empty() || newest.root.generation == beside.root.generation {
+                    return Ok((walked, scan));
+                }
             }
         }
         let newest = self.store.checkpoint.lock().await;

@@ -271,6 +271,7 @@ impl Volume {
         let _no_snapshot = self.begin_shrink().await;
         // What cannot be written keeps its promise of room, which is looked at when the line is drawn.
         _ = self.write_back_all(&self.waiting.all()).await;
+        self.store.end_reading();
         let plan = self.plan_shrink(size_bytes).await?;
         if let Some(refusal) = plan.refusal {
             if self.unfinished_shrink().is_some() {

@@ -371,6 +371,18 @@ impl Zones {
         (zone, (inside % self.zone_bytes / BLOCK_BYTES) as usize)
     }
 
+    /// Whether the durable root has a node at `address`.
+    pub fn has_node(&self, address: u64) -> bool {
+        let (number, block) = self.place(address);
+        let Some(zone) = self.zones.get(&number) else { return false };
+        let nodes = block..block + NODE_BLOCKS;
+        let is_inside = nodes.start >= HEAD_BLOCKS && nodes.end <= self.blocks();
+        let gone = |blocks: &[u32]| blocks.iter().any(|gone| nodes.contains(&(*gone as usize)));
+        is_inside
+            && zone.bits.count(block as u32, NODE_BLOCKS as u32) == NODE_BLOCKS as u32
+            && ![&zone.freed, &zone.left, &zone.kept].into_iter().any(|blocks| gone(blocks))
+    }
+
     /// The root to come does not use the node at `address` any more. Where no node can
     /// stand, or none is taken, there is nothing to free.
     pub fn free(&mut self, address: u64) {
@@ -435,6 +447,9 @@ impl Zones {
             zone.freed.retain(|freed| !run.contains(freed));
             zone.left.retain(|freed| !run.contains(freed));
             zone.kept.retain(|freed| !run.contains(freed));
+            if let Some(pinned) = &mut zone.pinned {
+                pinned.set(block, run.len() as u32, true);
+            }
             zone.count();
         } else {
             zone.freed.extend(run);
@@ -515,6 +530,7 @@ mod tests {
         // The newest root is without it all the same, and pins only what it has.
         let blocks = |zones: &Zones| zones.taken()[&2].count(0, BITS);
         assert_eq!(blocks(&zones), taken[&2].count(0, BITS) - NODE_BLOCKS as u32);
+        assert!(!zones.has_node(old[0]) && zones.has_node(old[1]) && !zones.has_node(young));
         assert!(zones.is_pinned() && !zones.is_clear(2) && zones.unpin());
         assert_eq!((zones.free_nodes(), zones.is_pinned(), zones.unpin()), (all + 1, false, false));
         zones.free(old[1]);
