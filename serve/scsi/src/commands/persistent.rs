@@ -229,7 +229,7 @@ async fn serve_out(task: Task) -> Answer {
     let before = unit.table().persistent();
     let mut next = before.clone();
     let effects = next.apply(&task.nexus.id, key, &action)?;
-    if next.aptpl || before.aptpl {
+    if next != before && (next.aptpl || before.aptpl) {
         let kept = next.aptpl.then(|| kept::encode(&next));
         if let Err(error) = unit.shared().keeper().keep(unit.settings().id, kept).await {
             tracing::warn!(unit = unit.settings().name, error, "a change of reservations could not be kept");

@@ -143,6 +143,10 @@ impl State {
         if !ignore && registered.unwrap_or(0) != key {
             return Err(CONFLICT);
         }
+        // Nobody leaves who is not there: what others were promised stays as it is.
+        if *new_key == 0 && registered.is_none() && ports.iter().all(|one| self.key_of(one).is_none()) {
+            return Ok(());
+        }
         if !named.is_empty() && (registered.is_some() || named.iter().any(|one| self.key_of(one).is_some())) {
             return Err(Sense::list_bit(20, 3).into());
         }

@@ -138,16 +138,16 @@ fn keys_are_changed_by_those_who_know_them() {
     let (one, other) = (rig.nexus(1), rig.nexus(2));
     refused(&one, REGISTER, 0, 5, 1);
     done(&one, REGISTER, 0, 0, 0);
-    assert_eq!((keys(&one), generation(&one)), (vec![], 1));
+    assert_eq!((keys(&one), generation(&one)), (vec![], 0));
     done(&one, REGISTER, 0, 0, 1);
     refused(&one, REGISTER, 0, 0, 2);
     done(&one, REGISTER, 0, 1, 2);
     done(&other, IGNORE, 0, 99, 3);
-    assert_eq!((keys(&one), generation(&one)), (vec![2, 3], 4));
+    assert_eq!((keys(&one), generation(&one)), (vec![2, 3], 3));
     done(&one, RESERVE, 1, 2, 0);
     refused(&other, RELEASE, 1, 2, 0);
     done(&other, RELEASE, 1, 3, 0);
-    assert_eq!((held(&one), generation(&one)), (Some((2, 1)), 4), "a reservation of another is not released");
+    assert_eq!((held(&one), generation(&one)), (Some((2, 1)), 3), "a reservation of another is not released");
     done(&one, REGISTER, 0, 2, 0);
     assert_eq!((held(&other), keys(&other), told(&other)), (None, vec![3], vec![]));
 }
@@ -319,6 +319,26 @@ fn what_is_to_outlive_power_is_kept_before_the_answer() {
     after.keeper.kept.lock().unwrap().insert(id, vec![1]);
     ok(&one, &cdb, &list);
     assert!(after.keeper.kept.lock().unwrap().is_empty(), "it is not to outlive power any more");
+}
+
+#[test]
+fn who_is_not_registered_ends_nothing_by_leaving() {
+    let rig = Rig::new();
+    let (one, stranger) = (rig.nexus(1), rig.nexus(2));
+    let id = rig.unit.settings().id;
+    let kept = || rig.keeper.kept.lock().unwrap().get(&id).cloned();
+    let (cdb, list) = pr_out(REGISTER, 0, 0, 1, 1);
+    ok(&one, &cdb, &list);
+    done(&one, RESERVE, 5, 1, 0);
+    let before = (kept().expect("it is to outlive power"), generation(&one));
+    for (action, flags) in [(REGISTER, 0), (IGNORE, 0), (IGNORE, 1), (IGNORE, 4)] {
+        let (cdb, list) = pr_out(action, 0, 0, 0, flags);
+        ok(&stranger, &cdb, &list);
+        assert_eq!((kept(), generation(&one)), (Some(before.0.clone()), before.1), "{action} {flags}");
+        assert_eq!(pr_in(&one, 2)[3], 0x81, "{action} {flags}");
+    }
+    assert_eq!((keys(&one), held(&one)), (vec![1], Some((1, 5))));
+    refused(&stranger, REGISTER, 0, 7, 0);
 }
 
 #[test]
