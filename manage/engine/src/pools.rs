@@ -377,6 +377,7 @@ impl Engine {
         }
         self.remember_or_retry(&open.object(), "would be looked for again after a restart");
         self.witness.forget(id);
+        self.forget_held_reservations(id);
         release(open).await;
     }
 }

@@ -72,8 +72,15 @@ impl LiveTarget {
     pub(crate) fn new(engine: &Engine, known: KnownTarget) -> Self {
         let device = Device::new(&known.iqn, engine.front_ends.iscsi.shared().clone());
         device.set_ports(portals::ports(&known));
+        device.set_luns(&known.unit_ids());
         let (luns, troubles, unread) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { known, device, luns, troubles, unread, unserved: None }
+    }
+
+    /// It is so from now on. LUNs that are not served yet are not ready.
+    fn know(&mut self, known: KnownTarget) {
+        self.known = known;
+        self.device.set_luns(&self.known.unit_ids());
     }
 
     /// The LUNs that are served.
@@ -331,7 +338,7 @@ impl Engine {
             tracing::warn!("commands to target {name} are still being finished");
         }
         let luns = std::mem::take(&mut target.luns);
-        luns::let_go(&target.device, luns).await;
+        luns::let_go(&target.device, luns, luns::Then::Gone).await;
         drop(target);
         self.apply_qos_of_all();
     }

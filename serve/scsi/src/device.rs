@@ -3,10 +3,11 @@
 //! ```text
 //!   Device ─ slots ─ LUN ─▶ Unit
 //!      │        └─ links      one for each nexus: Nexus ─▶ Link ─▶ Unit, Party
+//!      ├─ away  ─ LUN ─▶ Away    what is known of a unit that is to come back: its name, its reservations
 //!      └─ nexuses             who is connected through which port
 //! ```
 //!
-//! Invariant: a unit that was removed is reached by tasks alone that had begun, and the removal ends with the last.
+//! Invariants: a LUN is listed until it is removed, also while its unit is away. A unit that was removed is reached by tasks alone that had begun, and the removal ends with the last.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,14 +16,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
 use holdfast_device::Signal;
+use holdfast_model::Uuid;
 use tokio::sync::Notify;
 
 use crate::attention::Attention;
+use crate::away::Away;
 use crate::copy::Proof;
 use crate::error::ScsiError;
 use crate::lun::MAX_LUN;
 use crate::party::Party;
 use crate::ports::{AccessState, NexusId, Port};
+use crate::reservations::HeldReservations;
 use crate::shared::Shared;
 use crate::unit::Unit;
 
@@ -56,17 +60,28 @@ struct Slot {
 
 impl Slot {
     fn link(&mut self, lun: u16, nexus: &NexusState, attention: Attention) {
-        let party = Party::new(nexus.id.clone(), self.unit.target().clone(), nexus.bell.clone());
+        let party = Party::new(nexus.id.clone(), nexus.serial, self.unit.target().clone(), nexus.bell.clone());
         party.tell(attention);
         self.unit.join(&party);
         let link = Link { lun, unit: self.unit.clone(), party, _presence: self.presence.clone() };
         self.links.push((nexus.serial, Arc::new(link)));
+    }
+
+    /// Ends what is under way. The future ends when no task uses the unit.
+    fn end(self) -> BoxFuture<'static, ()> {
+        let gone = self.presence.0.wait();
+        for (_, link) in &self.links {
+            drop(link.party.renew());
+        }
+        Box::pin(gone)
     }
 }
 
 #[derive(Default)]
 struct Table {
     slots: BTreeMap<u16, Slot>,
+    /// None of them is in a slot.
+    away: BTreeMap<u16, Away>,
     nexuses: Vec<Weak<NexusState>>,
     ports: Arc<[Port]>,
     next_serial: u64,
@@ -123,6 +138,7 @@ impl Drop for NexusState {
                 drop(link.party.renew());
             }
         }
+        table.away.values().for_each(|away| away.left(&self.id, self.serial));
     }
 }
 
@@ -171,10 +187,14 @@ impl Device {
         if table.slots.contains_key(&lun) {
             return Err(ScsiError::Taken(lun));
         }
-        if table.slots.len() >= MAX_UNITS {
+        let returns = table.away.remove(&lun).is_some_and(|away| away.id() == unit.settings().id);
+        if table.slots.len() + table.away.len() >= MAX_UNITS {
             return Err(ScsiError::TooMany(MAX_UNITS));
         }
-        table.tell(Attention::LunsChanged, None);
+        // One that was listed all along changes nothing of the list.
+        if !returns {
+            table.tell(Attention::LunsChanged, None);
+        }
         let mut slot = Slot { unit, links: Vec::new(), presence: Arc::default() };
         let nexuses = table.nexuses();
         nexuses.iter().for_each(|nexus| slot.link(lun, nexus, Attention::PowerOn));
@@ -189,17 +209,64 @@ impl Device {
     /// Shows it no more. The future ends when no task uses it; a number that is free ends it at once.
     pub fn remove_unit(&self, lun: u16) -> BoxFuture<'static, ()> {
         let mut table = self.table();
-        let Some(slot) = table.slots.remove(&lun) else { return Box::pin(async {}) };
-        self.version.fetch_add(1, Ordering::Release);
-        table.tell(Attention::LunsChanged, None);
+        let slot = table.slots.remove(&lun);
+        if table.away.remove(&lun).is_some() || slot.is_some() {
+            self.version.fetch_add(1, Ordering::Release);
+            table.tell(Attention::LunsChanged, None);
+        }
         drop(table);
-        let gone = slot.presence.0.wait();
+        let Some(slot) = slot else { return Box::pin(async {}) };
         for (_, link) in &slot.links {
             link.unit.leave(&link.party);
-            drop(link.party.renew());
         }
-        drop(slot);
-        Box::pin(gone)
+        slot.end()
+    }
+
+    /// Takes a unit out of service that is to come back: its LUN stays, and is not ready. The future ends when no task
+    /// uses the unit any more.
+    pub fn suspend_unit(&self, lun: u16) -> BoxFuture<'static, ()> {
+        let mut table = self.table();
+        let Some(slot) = table.slots.remove(&lun) else { return Box::pin(async {}) };
+        self.version.fetch_add(1, Ordering::Release);
+        table.away.insert(lun, Away::new(slot.unit.settings().id, slot.unit.held()));
+        drop(table);
+        slot.end()
+    }
+
+    /// Says which LUNs have units at all, here or away. Those that are neither yet are away from now on, and what was
+    /// known of others that are away is forgotten; units in service stay.
+    pub fn set_luns(&self, luns: &BTreeMap<u16, Uuid>) {
+        let mut table = self.table();
+        let before: Vec<u16> = table.away.keys().copied().collect();
+        table.away.retain(|lun, away| luns.get(lun) == Some(&away.id()));
+        for (lun, id) in luns.iter().filter(|(lun, _)| **lun <= MAX_LUN) {
+            if !table.slots.contains_key(lun) && table.slots.len() + table.away.len() < MAX_UNITS {
+                table.away.entry(*lun).or_insert_with(|| Away::new(*id, None));
+            }
+        }
+        if table.away.keys().copied().ne(before) {
+            table.tell(Attention::LunsChanged, None);
+        }
+    }
+
+    /// The reservations of a unit that is away, for the unit that takes its place.
+    pub fn held(&self, lun: u16, id: Uuid) -> Option<HeldReservations> {
+        self.table().away.get(&lun).filter(|away| away.id() == id)?.held()
+    }
+
+    /// Forgets what is held of a unit that is away: from now on, what was kept of it counts.
+    pub fn forget_held(&self, lun: u16) {
+        self.table().away.get_mut(&lun).into_iter().for_each(Away::forget);
+    }
+
+    /// What is known of a unit that is away.
+    pub(crate) fn away(&self, lun: u16) -> Option<Away> {
+        self.table().away.get(&lun).cloned()
+    }
+
+    /// Those of all.
+    pub(crate) fn all_away(&self) -> Vec<Away> {
+        self.table().away.values().cloned().collect()
     }
 
     /// Its units by number.
@@ -209,7 +276,10 @@ impl Device {
 
     /// Its LUNs.
     pub(crate) fn luns(&self) -> Vec<u16> {
-        self.table().slots.keys().copied().collect()
+        let table = self.table();
+        let mut luns: Vec<u16> = table.slots.keys().chain(table.away.keys()).copied().collect();
+        luns.sort_unstable();
+        luns
     }
 
     /// The ports that it has from now on. Where that changes how well a nexus reaches the units, it is told.

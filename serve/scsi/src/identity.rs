@@ -4,6 +4,8 @@
 
 use holdfast_model::Uuid;
 
+use crate::ports::{Port, TargetPort};
+
 /// The vendor that initiators see.
 pub(crate) const VENDOR: &[u8; 8] = b"HOLDFAST";
 const PRODUCT: &[u8; 16] = b"VIRTUAL DISK    ";
@@ -49,6 +51,37 @@ pub(crate) fn serial(id: Uuid) -> String {
 pub(crate) fn naa(id: Uuid) -> [u8; 16] {
     let low = id.as_u128() & ((1 << 100) - 1);
     ((0x6024846 << 100) | low).to_be_bytes()
+}
+
+/// One designator: code set, association and type, and the name itself.
+fn designator(bytes: &mut Vec<u8>, code_set: u8, association: u8, kind: u8, name: &[u8]) {
+    // Names of ports and devices belong to the protocol: iSCSI.
+    let (protocol, valid) = if association > 0 { (0x50, 0x80) } else { (0, 0) };
+    bytes.extend([protocol | code_set, valid | (association << 4) | kind, 0, name.len() as u8]);
+    bytes.extend(name);
+}
+
+/// A text as SCSI name strings are: ended and padded by NULs to a multiple of four bytes.
+fn name_string(text: &str) -> Vec<u8> {
+    let mut name = text.as_bytes().to_vec();
+    name.truncate(251);
+    name.resize((name.len() + 1).next_multiple_of(4), 0);
+    name
+}
+
+/// The names of a unit and of the way to it, as the page of device identification has them.
+pub(crate) fn names(id: Uuid, device: &str, ports: &[Port], target: &TargetPort) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    designator(&mut bytes, 1, 0, 3, &naa(id));
+    designator(&mut bytes, 2, 0, 1, &[&VENDOR[..], serial(id).as_bytes()].concat());
+    designator(&mut bytes, 1, 0, 10, &[&[0x10, 0], &id.as_bytes()[..]].concat());
+    designator(&mut bytes, 1, 1, 4, &[&[0, 0], &target.relative_id.to_be_bytes()[..]].concat());
+    if let Some(port) = ports.iter().find(|port| port.relative_id == target.relative_id) {
+        designator(&mut bytes, 1, 1, 5, &[&[0, 0], &port.group.to_be_bytes()[..]].concat());
+        designator(&mut bytes, 3, 1, 8, &name_string(&port.name));
+    }
+    designator(&mut bytes, 3, 2, 8, &name_string(device));
+    bytes
 }
 
 #[cfg(test)]

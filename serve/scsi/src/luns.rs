@@ -1,12 +1,16 @@
 //! Which units a device has, and what is answered where there is none.
 //!
-//! Invariant: an initiator that knows no LUN yet can ask LUN 0, or the well known unit, for all of them.
+//! Invariants: a LUN that is to come back never says that it does not exist, since its initiators would give up what is on
+//! it. One that knows no LUN yet can ask LUN 0, or the well known unit, for all of them.
+
+use holdfast_model::Uuid;
 
 use crate::answer::{Answer, Fault};
 use crate::cdb::Cdb;
 use crate::device::Device;
 use crate::identity;
 use crate::lun::{Address, lun_field};
+use crate::ports::NexusId;
 use crate::sense::{Sense, SenseKey, code};
 use crate::task::cut;
 
@@ -33,8 +37,13 @@ pub(crate) fn report(device: &Device, cdb: &Cdb) -> Answer {
     cut(bytes, allowed as usize)
 }
 
-/// The answer of a LUN that has no unit, or of the well known one.
-pub(crate) fn answer(device: &Device, address: Address, cdb: &Cdb) -> Answer {
+/// The answer of a LUN that has no unit or whose unit is away, or of the well known one.
+pub(crate) fn answer(device: &Device, nexus: &NexusId, address: Address, cdb: &Cdb) -> Answer {
+    if let Address::Unit(lun) = address
+        && let Some(away) = device.away(lun)
+    {
+        return answer_away(away.id(), device, nexus, cdb);
+    }
     let well_known = address == Address::ReportLuns;
     let lists = well_known || matches!(address, Address::Unit(0));
     match cdb.opcode() {
@@ -46,12 +55,37 @@ pub(crate) fn answer(device: &Device, address: Address, cdb: &Cdb) -> Answer {
                 true => Sense::new(SenseKey::NoSense, code::NONE),
                 false => Sense::illegal(code::LUN_NOT_SUPPORTED),
             };
-            let bytes = if cdb.bit(1, 0) { sense.descriptor_format() } else { sense.fixed_format() };
-            cut(bytes, usize::from(cdb.u8(4)))
+            request_sense(sense, cdb)
         }
         _ if well_known => Err(Sense::illegal(code::INVALID_OPCODE).into()),
         _ => Err(Fault::Check(Sense::illegal(code::LUN_NOT_SUPPORTED))),
     }
+}
+
+/// The answer to REQUEST SENSE where there is no unit.
+pub(crate) fn request_sense(sense: Sense, cdb: &Cdb) -> Answer {
+    let bytes = if cdb.bit(1, 0) { sense.descriptor_format() } else { sense.fixed_format() };
+    cut(bytes, usize::from(cdb.u8(4)))
+}
+
+/// The answer of a unit that is away: who it is, and that it is becoming ready.
+fn answer_away(id: Uuid, device: &Device, nexus: &NexusId, cdb: &Cdb) -> Answer {
+    let not_ready = Sense::new(SenseKey::NotReady, code::BECOMING_READY);
+    let page = |code: u8, body: Vec<u8>| {
+        let len = (body.len() as u16).to_be_bytes();
+        [&[identity::DISK, code], &len[..], &body].concat()
+    };
+    let bytes = match (cdb.opcode(), cdb.bit(1, 0), cdb.u8(2)) {
+        (0xa0, ..) => return report(device, cdb),
+        (0x03, ..) => return request_sense(not_ready, cdb),
+        (0x12, false, 0x00) => identity::standard(identity::DISK, false),
+        (0x12, true, 0x00) => page(0x00, vec![0x00, 0x80, 0x83]),
+        (0x12, true, 0x80) => page(0x80, identity::serial(id).into_bytes()),
+        (0x12, true, 0x83) => page(0x83, identity::names(id, device.name(), &device.ports(), &nexus.target)),
+        (0x12, ..) => return Err(Sense::cdb(2).into()),
+        _ => return Err(not_ready.into()),
+    };
+    cut(bytes, usize::from(cdb.u16(3)))
 }
 
 fn inquiry(address: Address, cdb: &Cdb) -> Answer {

@@ -18,6 +18,7 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::answer::{DataIn, Fault, Outcome, Response, Status};
 use crate::attention::Attention;
+use crate::away::Away;
 use crate::cdb::Cdb;
 use crate::command::{Command, Run};
 use crate::commands;
@@ -183,7 +184,7 @@ impl Nexus {
         let (link, command, fault, aborts) = match goal {
             Goal::Unit(link, command, fault, aborts) => (link, command, fault, aborts),
             Goal::Elsewhere(address) => {
-                return Outcome::Answered(response(luns::answer(&self.state.device, address, &cdb), false));
+                return Outcome::Answered(response(luns::answer(&self.state.device, self.id(), address, &cdb), false));
             }
         };
         let refused = |fault| Outcome::Answered(response(Err(fault), link.unit.mode().descriptor_sense()));
@@ -225,8 +226,16 @@ impl Nexus {
                 Address::Unit(lun) => self.link(lun).into_iter().collect(),
                 _ => Vec::new(),
             };
-            if links.is_empty() && !every {
+            let away = match Address::parse(lun) {
+                _ if every => self.state.device.all_away(),
+                Address::Unit(lun) => self.state.device.away(lun).into_iter().collect(),
+                _ => Vec::new(),
+            };
+            if links.is_empty() && away.is_empty() && !every {
                 return ManageAnswer::NoUnit;
+            }
+            if !matches!(function, Manage::AbortTaskSet | Manage::ClearTaskSet) {
+                away.iter().for_each(Away::reset);
             }
             let mut over = Vec::new();
             for link in &links {

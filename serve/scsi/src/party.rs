@@ -48,6 +48,8 @@ struct Works {
 /// See the module.
 pub(crate) struct Party {
     id: NexusId,
+    /// The number that no other nexus of its device has.
+    serial: u64,
     target: Arc<Target>,
     pending: Pending,
     standing: AtomicU64,
@@ -57,10 +59,11 @@ pub(crate) struct Party {
 }
 
 impl Party {
-    pub(crate) fn new(id: NexusId, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(id: NexusId, serial: u64, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
         let works = Mutex::new(Works { now: Work::new(&target), older: Vec::new(), aborts: 0 });
         Arc::new(Self {
             id,
+            serial,
             target,
             pending: Pending::default(),
             standing: AtomicU64::new(0),
@@ -73,6 +76,11 @@ impl Party {
     /// The nexus that it is of.
     pub(crate) fn id(&self) -> &NexusId {
         &self.id
+    }
+
+    /// The number that no other nexus of its device has.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// Lets the nexus know.

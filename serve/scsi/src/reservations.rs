@@ -53,6 +53,16 @@ pub struct ReservationView {
     pub unreadable: Option<String>,
 }
 
+/// The reservations of a unit that is away for a time: its next unit takes them over as they are.
+#[derive(Clone)]
+pub struct HeldReservations(pub(crate) Arc<Reservations>);
+
+impl std::fmt::Debug for HeldReservations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HeldReservations").field(&self.0.view()).finish()
+    }
+}
+
 /// What reservations say of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing(u64);
@@ -85,10 +95,23 @@ impl Standing {
     }
 }
 
+/// Who has reserved a unit by the older command: a nexus, and which of those of this id that were ever about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Older {
+    nexus: NexusId,
+    serial: u64,
+}
+
+impl Older {
+    fn is(&self, party: &Party) -> bool {
+        self.serial == party.serial() && self.nexus == *party.id()
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     persistent: State,
-    older: Option<Arc<Party>>,
+    older: Option<Older>,
     unreadable: Option<String>,
 }
 
@@ -128,7 +151,7 @@ impl Reservations {
         let inner = self.inner();
         let version = self.version.load(Ordering::Acquire);
         let when = |condition: bool, bit: u64| if condition { bit } else { 0 };
-        let older = inner.older.as_ref().is_some_and(|holder| !std::ptr::eq(&**holder, party));
+        let older = inner.older.as_ref().is_some_and(|holder| !holder.is(party));
         let known = (version << BITS)
             | when(inner.persistent.keeps_readers_out(party.id()), READERS_OUT)
             | when(inner.persistent.keeps_writers_out(party.id()), WRITERS_OUT)
@@ -184,23 +207,37 @@ impl Reservations {
     }
 
     /// Reserves the unit for a party, by the older command. False where another has.
-    pub(crate) fn reserve(&self, party: &Arc<Party>) -> bool {
+    pub(crate) fn reserve(&self, party: &Party) -> bool {
         self.change(|inner| match &inner.older {
-            Some(holder) => Arc::ptr_eq(holder, party),
+            Some(holder) => holder.is(party),
             None => {
-                inner.older = Some(party.clone());
+                inner.older = Some(Older { nexus: party.id().clone(), serial: party.serial() });
                 true
             }
         })
     }
 
-    /// Ends the older reservation of a party, or of whoever has it.
-    pub(crate) fn release(&self, party: Option<&Party>) {
+    fn release_if(&self, ends: impl FnOnce(&Older) -> bool) {
         let mut inner = self.inner();
-        if inner.older.as_ref().is_some_and(|holder| party.is_none_or(|party| std::ptr::eq(&**holder, party))) {
+        if inner.older.as_ref().is_some_and(ends) {
             inner.older = None;
             self.version.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Ends the older reservation of a party, or of whoever has it.
+    pub(crate) fn release(&self, party: Option<&Party>) {
+        self.release_if(|holder| party.is_none_or(|party| holder.is(party)));
+    }
+
+    /// A nexus has ended while the unit was away.
+    pub(crate) fn left(&self, nexus: &NexusId, serial: u64) {
+        self.release_if(|holder| holder.serial == serial && holder.nexus == *nexus);
+    }
+
+    /// Whether what was kept of them could not be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.inner().unreadable.is_some()
     }
 
     /// For people.
@@ -218,7 +255,7 @@ impl Reservations {
             kind: state.held.as_ref().map(|held| held.kind.word()),
             generation: state.generation,
             aptpl: state.aptpl,
-            reserved_by: inner.older.as_ref().map(|party| party.id().initiator.clone()),
+            reserved_by: inner.older.as_ref().map(|holder| holder.nexus.initiator.clone()),
             unreadable: inner.unreadable.clone(),
         }
     }

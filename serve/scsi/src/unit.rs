@@ -20,7 +20,7 @@ use holdfast_model::Uuid;
 use crate::attention::Attention;
 use crate::mode::{self, Mode};
 use crate::party::Party;
-use crate::reservations::{ReservationView, Reservations};
+use crate::reservations::{HeldReservations, ReservationView, Reservations};
 use crate::shared::Shared;
 
 /// Room is counted in sets of so many bytes.
@@ -108,7 +108,8 @@ pub struct Unit {
     read_only: bool,
     provisioning: Provisioning,
     mode: Mode,
-    reservations: Reservations,
+    /// Outlive it where it is only away.
+    reservations: Arc<Reservations>,
     parties: Mutex<Vec<Weak<Party>>>,
     room: Mutex<Option<Room>>,
 }
@@ -120,6 +121,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Unit {
     /// The unit of `target`.
     pub fn new(settings: UnitSettings, target: Arc<Target>, shared: &Arc<Shared>) -> Arc<Self> {
+        Self::resumed(settings, target, shared, None)
+    }
+
+    /// The same of one that was away, which has the reservations that it had.
+    pub fn resumed(
+        settings: UnitSettings,
+        target: Arc<Target>,
+        shared: &Arc<Shared>,
+        held: Option<HeldReservations>,
+    ) -> Arc<Self> {
         let info = target.info();
         let provisioning = Provisioning {
             is_thin: settings.thin && info.discard.is_some(),
@@ -134,7 +145,7 @@ impl Unit {
             read_only: info.read_only,
             provisioning,
             mode: Mode::default(),
-            reservations: Reservations::default(),
+            reservations: held.map(|held| held.0).unwrap_or_default(),
             parties: Mutex::default(),
             room: Mutex::default(),
         })
@@ -178,6 +189,11 @@ impl Unit {
     /// Who has reserved it.
     pub(crate) fn table(&self) -> &Reservations {
         &self.reservations
+    }
+
+    /// What the next unit of its id takes over. Nothing where nobody knows who may do what.
+    pub(crate) fn held(&self) -> Option<HeldReservations> {
+        (!self.reservations.is_unreadable()).then(|| HeldReservations(self.reservations.clone()))
     }
 
     /// What is given back of it.

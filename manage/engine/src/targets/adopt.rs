@@ -10,6 +10,7 @@ use holdfast_api::{Condition, Severity};
 use holdfast_model::{ObjectRef, Uuid};
 
 use super::known::{Document, KnownLun, KnownTarget, TARGETS};
+use super::luns::Then;
 use super::merge::{Here, Kept, Merged, merge, on_pool};
 use super::objects::Named;
 use super::{LiveTarget, portals};
@@ -179,20 +180,21 @@ impl Engine {
         let same_names = |before: &&KnownTarget| before.name == taken.name && before.iqn == taken.iqn;
         match before {
             Some(known) if same_names(&known) => {
-                let changed: Vec<u16> = known
-                    .luns
-                    .iter()
-                    .filter(|(number, lun)| taken.luns.get(number) != Some(lun))
-                    .map(|(number, _)| *number)
-                    .collect();
-                self.withdraw_luns_of(&known.name, &changed).await;
+                let changed = known.luns.iter().filter(|(number, lun)| taken.luns.get(number) != Some(lun));
+                let is_same =
+                    |(number, lun): &(&u16, &KnownLun)| taken.luns.get(number).is_some_and(|one| one.id == lun.id);
+                let (back, gone): (Vec<_>, Vec<_>) = changed.partition(is_same);
+                for (luns, then) in [(back, Then::Back), (gone, Then::Gone)] {
+                    let numbers: Vec<u16> = luns.into_iter().map(|(number, _)| *number).collect();
+                    self.withdraw_luns_of(&known.name, &numbers, then).await;
+                }
                 let iscsi = &self.front_ends.iscsi;
                 if let Err(error) = iscsi.set_access(&taken).and_then(|()| iscsi.set_portals(&taken)) {
                     tracing::error!("{}: {error}", taken.object());
                 }
                 if let Some(target) = self.live_mut().targets.get_mut(&taken.name) {
                     target.device.set_ports(portals::ports(&taken));
-                    target.known = taken.clone();
+                    target.know(taken.clone());
                 }
             }
             _ => {

@@ -190,6 +190,11 @@ impl KnownTarget {
         }
     }
 
+    /// The ids of its LUNs by number.
+    pub(crate) fn unit_ids(&self) -> BTreeMap<u16, Uuid> {
+        self.luns.iter().map(|(number, lun)| (*number, lun.id)).collect()
+    }
+
     /// The pools that keep it.
     pub(crate) fn pools(&self) -> BTreeSet<Uuid> {
         self.luns.values().map(|lun| lun.pool).collect()

@@ -12,7 +12,7 @@ use holdfast_api::{
 };
 use holdfast_block::Target;
 use holdfast_model::Uuid;
-use holdfast_scsi::{Device, LogicalBlocks, Unit, UnitSettings};
+use holdfast_scsi::{Device, HeldReservations, LogicalBlocks, Unit, UnitSettings};
 use holdfast_volume::service::FileId;
 
 use super::known::{Backing, KnownLun, KnownTarget};
@@ -49,10 +49,23 @@ impl LiveLun {
     }
 }
 
-/// Shows LUNs no more, and waits until nothing uses them.
-pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>) {
+/// What becomes of LUNs that are served no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// They are gone.
+    Gone,
+    /// They come back: initiators find them not ready, and their reservations stay.
+    Back,
+}
+
+/// Ends the service of LUNs, and waits until nothing uses them.
+pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>, then: Then) {
     for (number, lun) in luns {
-        if tokio::time::timeout(DRAIN_TIMEOUT, device.remove_unit(number)).await.is_err() {
+        let unused = match then {
+            Then::Gone => device.remove_unit(number),
+            Then::Back => device.suspend_unit(number),
+        };
+        if tokio::time::timeout(DRAIN_TIMEOUT, unused).await.is_err() {
             tracing::warn!("commands to LUN {number} of {} are still being finished", device.name());
         }
         let LiveLun { unit, file, .. } = lun;
@@ -165,7 +178,7 @@ impl Engine {
         let mut after = before.clone();
         after.changes += 1;
         after.luns.insert(number, known.clone());
-        let live = self.make_unit(&named.open, &after, number, &known).await;
+        let live = self.make_unit(&named.open, &after, number, &known, None).await;
         let live = live.map_err(|why| conflict(&object, why.cause, why.next_action).at("backing"))?;
         if known.alert_percent.is_some() && !live.unit.settings().thin {
             live.give_back().await;
@@ -285,13 +298,14 @@ impl Engine {
         (!is_read_only).then_some((target, number))
     }
 
-    /// Opens what a LUN stands for, without reservations; no initiator sees it yet.
+    /// Opens what a LUN stands for, with the reservations that were held while it was away; no initiator sees it yet.
     async fn make_unit(
         &self,
         open: &Arc<OpenPool>,
         target: &KnownTarget,
         number: u16,
         known: &KnownLun,
+        held: Option<HeldReservations>,
     ) -> Result<LiveLun, Condition> {
         let object = self.open_object(open, &known.on).await?;
         let name = format!("LUN {}", target.lun_name(number));
@@ -303,7 +317,7 @@ impl Engine {
             blocks: blocks(known.blocks),
             thin: object.thin && !known.full,
         };
-        let unit = Unit::new(settings, Arc::new(block), self.front_ends.iscsi.shared());
+        let unit = Unit::resumed(settings, Arc::new(block), self.front_ends.iscsi.shared(), held);
         let size_bytes = unit.target().info().geometry.size_bytes;
         Ok(LiveLun { unit, size_bytes, file: object.file, room: Default::default() })
     }
@@ -348,9 +362,14 @@ impl Engine {
             of_pool.collect()
         };
         for (target, number, known) in waiting {
-            let made = self.make_unit(open, &target, number, &known).await;
+            // Those of this daemon's life say more than what is kept, which is of those alone that outlive power.
+            let held = self.live().targets.get(&target.name).and_then(|live| live.device.held(number, known.id));
+            let is_new = held.is_none();
+            let made = self.make_unit(open, &target, number, &known, held).await;
             let shown = made.and_then(|lun| {
-                self.restore_reservations(open, &target, number, &lun.unit);
+                if is_new {
+                    self.restore_reservations(open, &target, number, &lun.unit);
+                }
                 self.show_unit(&target, number, lun).map_err(|cause| Condition::new(cause, "see the daemon's log"))
             });
             // It is tried again and again, and told once.
@@ -364,8 +383,8 @@ impl Engine {
         }
     }
 
-    /// Shows these LUNs of a target no more.
-    pub(super) async fn withdraw_luns_of(&self, name: &str, numbers: &[u16]) {
+    /// Ends the service of these LUNs of a target.
+    pub(super) async fn withdraw_luns_of(&self, name: &str, numbers: &[u16], then: Then) {
         let taken = {
             let mut live = self.live_mut();
             let Some(target) = live.targets.get_mut(name) else { return };
@@ -373,7 +392,7 @@ impl Engine {
             numbers.iter().for_each(|number| _ = target.troubles.remove(number));
             (target.device.clone(), luns)
         };
-        let_go(&taken.0, taken.1).await;
+        let_go(&taken.0, taken.1, then).await;
         self.apply_qos_of_all();
     }
 
@@ -388,7 +407,15 @@ impl Engine {
             live.targets.values().map(|target| (target.known.name.clone(), of_pool(&target.known))).collect()
         };
         for (name, numbers) in targets {
-            self.withdraw_luns_of(&name, &numbers).await;
+            self.withdraw_luns_of(&name, &numbers, Then::Back).await;
+        }
+    }
+
+    /// The pool is let go of, and may be changed elsewhere: when it comes, what it keeps of reservations counts.
+    pub(crate) fn forget_held_reservations(&self, pool: Uuid) {
+        for target in self.live().targets.values() {
+            let own = target.known.luns.iter().filter(|(_, lun)| lun.pool == pool);
+            own.for_each(|(number, _)| target.device.forget_held(*number));
         }
     }
 
@@ -435,11 +462,11 @@ impl Engine {
             let mut live = self.live_mut();
             let target = live.targets.get_mut(name);
             target.and_then(|target| {
-                target.known = after;
+                target.know(after);
                 Some(target.luns.get(&number)?.unit.target().object().clone())
             })
         };
-        self.withdraw_luns_of(name, &[number]).await;
+        self.withdraw_luns_of(name, &[number], Then::Gone).await;
         if let Some(block) = block {
             self.apply_qos(&block);
         }

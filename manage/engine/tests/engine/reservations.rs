@@ -7,6 +7,7 @@ use crate::targets::{import, lun, made, start, with_pool};
 use client::Client;
 use holdfast_api::{AddLun, Code, ImportPools, SetTarget};
 use holdfast_iscsi::protocol::constants::{COMMAND_WRITE, FLAG_FINAL};
+use holdfast_model::DiskState;
 
 /// Whom the initiator of tests takes itself for.
 const INITIATOR: &str = "iqn.2000-01.org.example:host";
@@ -21,20 +22,39 @@ const KEY: u64 = 0xabc;
 /// What no document but the one that is looked for has.
 const READ_ONLY: &[u8] = br#""read_only":true"#;
 
-/// Registers and reserves LUN 0, to outlive a loss of power.
-fn reserve(address: &str, iqn: &str) {
+fn login(address: &str, iqn: &str, initiator: &str) -> Client {
     let mut client = Client::connect(address.parse().expect("an address"));
-    assert_eq!(client.login_as(&[("InitiatorName", INITIATOR), ("TargetName", iqn)], &[]), 0);
-    client.settle();
+    assert_eq!(client.login_as(&[("InitiatorName", initiator), ("TargetName", iqn)], &[]), 0);
+    client
+}
+
+/// Registers, and reserves LUN 0 by this type.
+fn reserve_as(client: &mut Client, kind: u8, aptpl: u8) {
     let mut register = [0_u64.to_be_bytes(), KEY.to_be_bytes()].concat();
-    register.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    register.extend([0, 0, 0, 0, aptpl, 0, 0, 0]);
     let mut reserve = [KEY.to_be_bytes(), [0; 8]].concat();
     reserve.extend([0; 8]);
-    for (cdb, list) in [([0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], register), ([0x5f, 1, 1, 0, 0, 0, 0, 0, 24, 0], reserve)] {
+    for (cdb, list) in
+        [([0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], register), ([0x5f, 1, kind, 0, 0, 0, 0, 0, 24, 0], reserve)]
+    {
         let header = client.command_header(&cdb, FLAG_FINAL | COMMAND_WRITE, list.len());
         client.send(header, &list);
         assert_eq!(client.finish(&list).0, 0, "{cdb:02x?}");
     }
+}
+
+/// Registers and reserves LUN 0, to outlive a loss of power.
+fn reserve(address: &str, iqn: &str) {
+    let mut client = login(address, iqn, INITIATOR);
+    client.settle();
+    reserve_as(&mut client, 1, 1);
+}
+
+/// Status, sense key and codes of a command without data.
+fn outcome(client: &mut Client, cdb: &[u8]) -> (u8, [u8; 3]) {
+    let (status, _, pdu) = client.command(cdb, 0, 0, &[]);
+    let byte = |at: usize| pdu.data.get(2 + at).copied().unwrap_or(0);
+    (status, [byte(2) & 0xf, byte(12), byte(13)])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -138,5 +158,92 @@ async fn initiators_are_cut_off_only_by_who_means_it() {
     engine.add_lun("vm".into(), lun("tank/vm")).await.unwrap();
     assert!(engine.remove_lun("vm".into(), 0, false).await.unwrap().changed);
     assert!(engine.destroy_target("vm".into(), false).await.unwrap().changed);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_pool_that_is_opened_again_lets_nobody_in_who_was_kept_out() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    with_pool(&engine, &rig, "tank").await;
+    let target = made(&engine, "vm", &["tank/vm"]).await;
+    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
+    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let (holder, mut fenced) = tokio::task::spawn_blocking(move || {
+        let mut holder = login(&address, &iqn, INITIATOR);
+        holder.settle();
+        // Write exclusive for registrants, of which nothing is kept.
+        reserve_as(&mut holder, 5, 0);
+        let mut fenced = login(&address, &iqn, "iqn.2000-01.org.example:fenced");
+        fenced.settle();
+        assert_eq!(fenced.write(0, 4096, &[1; 4096]), 0x18);
+        (holder, fenced)
+    })
+    .await
+    .unwrap();
+    let disks = ["tank1", "tank2"];
+    disks.iter().for_each(|disk| std::fs::rename(rig.path(disk), rig.path(&format!("{disk}.away"))).unwrap());
+    eventually(&engine, "noticing", || {
+        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
+    })
+    .await;
+    disks.iter().for_each(|disk| std::fs::rename(rig.path(&format!("{disk}.away")), rig.path(disk)).unwrap());
+    let reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
+    eventually(&engine, "reopening", || reopened() && engine.target("vm").unwrap().luns[0].served).await;
+    let view = engine.reservation("vm", 0).unwrap();
+    assert_eq!((view.registrants.len(), view.persists), (1, false), "{view:?}");
+    tokio::task::spawn_blocking(move || {
+        let told = outcome(&mut fenced, &[0; 6]);
+        assert_eq!(told, (2, [6, 0x29, 0]), "it is told that the unit was away");
+        assert_eq!(fenced.write(0, 4096, &[1; 4096]), 0x18, "it is kept out as before");
+        drop(holder);
+    })
+    .await
+    .unwrap();
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_lun_whose_pool_is_looked_for_is_not_ready_until_it_is_there() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    with_pool(&engine, &rig, "tank").await;
+    let target = made(&engine, "vm", &["tank/vm"]).await;
+    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
+    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    tokio::task::spawn_blocking(move || reserve(&address, &iqn)).await.unwrap();
+    engine.shutdown().await;
+    drop(engine);
+    let disks = ["tank1", "tank2"];
+    disks.iter().for_each(|disk| std::fs::rename(rig.path(disk), rig.path(&format!("{disk}.away"))).unwrap());
+
+    let engine = start(&rig, "state").await;
+    let target = engine.target("vm").unwrap();
+    assert!(!target.luns[0].served, "{target:?}");
+    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let mut client = tokio::task::spawn_blocking(move || {
+        let mut client = login(&address, &iqn, "iqn.2000-01.org.example:other");
+        let (status, list, _) = client.command(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0], 16, 0, &[]);
+        assert_eq!((status, list[..4].to_vec()), (0, vec![0, 0, 0, 8]));
+        let (status, inquiry, _) = client.command(&[0x12, 0, 0, 0, 36, 0], 36, 0, &[]);
+        assert_eq!((status, inquiry[0]), (0, 0));
+        assert_eq!(outcome(&mut client, &[0; 6]), (2, [2, 4, 1]));
+        client
+    })
+    .await
+    .unwrap();
+    disks.iter().for_each(|disk| std::fs::rename(rig.path(&format!("{disk}.away")), rig.path(disk)).unwrap());
+    eventually(&engine, "importing", || engine.target("vm").unwrap().luns[0].served).await;
+    let client = tokio::task::spawn_blocking(move || {
+        client.settle();
+        assert_eq!(client.write(0, 4096, &[1; 4096]), 0x18, "what was kept holds");
+        client
+    })
+    .await
+    .unwrap();
+    engine.remove_lun("vm".into(), 0, true).await.unwrap();
+    let mut client = client;
+    let gone = tokio::task::spawn_blocking(move || outcome(&mut client, &[0; 6])).await.unwrap();
+    assert_eq!(gone, (2, [5, 0x25, 0]));
     engine.shutdown().await;
 }

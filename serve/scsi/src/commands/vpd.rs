@@ -5,7 +5,7 @@
 use holdfast_model::BLOCK_BYTES;
 
 use crate::copy;
-use crate::identity::{self, VENDOR};
+use crate::identity;
 use crate::limits;
 use crate::sense::Sense;
 use crate::task::Task;
@@ -42,35 +42,9 @@ fn serial(task: &Task) -> Option<Vec<u8>> {
     Some(identity::serial(task.unit().settings().id).into_bytes())
 }
 
-/// One designator: code set, association and type, and the name itself.
-fn designator(bytes: &mut Vec<u8>, code_set: u8, association: u8, kind: u8, name: &[u8]) {
-    // Names of ports and devices belong to the protocol: iSCSI.
-    let (protocol, valid) = if association > 0 { (0x50, 0x80) } else { (0, 0) };
-    bytes.extend([protocol | code_set, valid | (association << 4) | kind, 0, name.len() as u8]);
-    bytes.extend(name);
-}
-
-/// A text as SCSI name strings are: ended and padded by NULs to a multiple of four bytes.
-fn name_string(text: &str) -> Vec<u8> {
-    let mut name = text.as_bytes().to_vec();
-    name.truncate(251);
-    name.resize((name.len() + 1).next_multiple_of(4), 0);
-    name
-}
-
 fn names(task: &Task) -> Option<Vec<u8>> {
-    let (id, mut bytes) = (task.unit().settings().id, Vec::new());
-    designator(&mut bytes, 1, 0, 3, &identity::naa(id));
-    designator(&mut bytes, 2, 0, 1, &[&VENDOR[..], identity::serial(id).as_bytes()].concat());
-    designator(&mut bytes, 1, 0, 10, &[&[0x10, 0], &id.as_bytes()[..]].concat());
-    let target = &task.nexus.id.target;
-    designator(&mut bytes, 1, 1, 4, &[&[0, 0], &target.relative_id.to_be_bytes()[..]].concat());
-    if let Some(port) = task.nexus.device.ports().iter().find(|port| port.relative_id == target.relative_id) {
-        designator(&mut bytes, 1, 1, 5, &[&[0, 0], &port.group.to_be_bytes()[..]].concat());
-        designator(&mut bytes, 3, 1, 8, &name_string(&port.name));
-    }
-    designator(&mut bytes, 3, 2, 8, &name_string(task.nexus.device.name()));
-    Some(bytes)
+    let device = &task.nexus.device;
+    Some(identity::names(task.unit().settings().id, device.name(), &device.ports(), &task.nexus.id.target))
 }
 
 fn extended(_: &Task) -> Option<Vec<u8>> {

@@ -33,6 +33,44 @@ fn a_lun_without_a_unit_says_so() {
 }
 
 #[test]
+fn a_lun_that_is_away_is_not_ready_and_still_itself() {
+    let rig = Rig::new();
+    let (nexus, id) = (rig.nexus(1), rig.unit.settings().id);
+    let list = [0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
+    let page = |code: u8| [0x12, 1, code, 0, 255, 0];
+    let before = (ok(&nexus, &list, &[]), ok(&nexus, &page(0x80), &[]), ok(&nexus, &page(0x83), &[]));
+    rig.device.suspend_unit(0).now_or_never().expect("nothing is under way");
+    let now = (ok(&nexus, &list, &[]), ok(&nexus, &page(0x80), &[]), ok(&nexus, &page(0x83), &[]));
+    assert_eq!(now, before);
+    assert_eq!(ok(&nexus, &page(0), &[]), [0, 0, 0, 3, 0, 0x80, 0x83]);
+    assert_eq!(fails(&nexus, &page(0xb0), &[]).1, code::INVALID_FIELD_IN_CDB);
+    assert_eq!(ok(&nexus, &[0x12, 0, 0, 0, 36, 0], &[])[0], 0);
+    let sense = ok(&nexus, &[3, 0, 0, 0, 18, 0], &[]);
+    assert_eq!((sense[2], sense[12], sense[13]), (2, 4, 1));
+    let cdbs: [&[u8]; 4] = [&[0; 6], &rw10(0x28, 0, 0, 1), &rw10(0x35, 0, 0, 0), &[0x5e, 0, 0, 0, 0, 0, 0, 0, 16, 0]];
+    for cdb in cdbs {
+        assert_eq!(fails(&nexus, cdb, &[]), (SenseKey::NotReady, code::BECOMING_READY), "{cdb:02x?}");
+    }
+    assert_eq!(nexus.manage(Manage::LogicalUnitReset, 0).now_or_never(), Some(ManageAnswer::Complete));
+    let late = rig.nexus_away(2);
+    assert_eq!(fails(&late, &[0; 6], &[]), (SenseKey::NotReady, code::BECOMING_READY));
+
+    rig.device.add_unit(0, unit(&rig.memory, &rig.shared, LogicalBlocks::B512, true)).unwrap();
+    for nexus in [&nexus, &late] {
+        assert_eq!(told(nexus), [code::POWER_ON]);
+        ok(nexus, &[0; 6], &[]);
+    }
+    rig.device.suspend_unit(0).now_or_never().unwrap();
+    rig.device.remove_unit(0).now_or_never().unwrap();
+    assert_eq!(fails(&nexus, &[0; 6], &[]).1, code::LUN_NOT_SUPPORTED);
+    rig.device.set_luns(&[(0, id), (3, id)].into());
+    assert_eq!(ok(&nexus, &list, &[])[..4], [0, 0, 0, 16]);
+    assert_eq!(fails(&nexus, &[0; 6], &[]).0, SenseKey::NotReady);
+    rig.device.set_luns(&[(3, id)].into());
+    assert_eq!(fails(&nexus, &[0; 6], &[]).1, code::LUN_NOT_SUPPORTED);
+}
+
+#[test]
 fn numbers_are_given_once() {
     let rig = Rig::new();
     assert_eq!(rig.device.add_unit(0, rig.unit.clone()), Err(ScsiError::Taken(0)));

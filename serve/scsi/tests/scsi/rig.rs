@@ -11,8 +11,8 @@ use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::Clock;
 use holdfast_model::Uuid;
 use holdfast_scsi::{
-    AccessState, Code, Device, InitiatorPort, LogicalBlocks, Nexus, Outcome, Port, ReservationKeeper, Response,
-    SenseKey, Shared, Status, Unit, UnitSettings, lun_field,
+    AccessState, Code, Device, HeldReservations, InitiatorPort, LogicalBlocks, Nexus, Outcome, Port, ReservationKeeper,
+    Response, SenseKey, Shared, Status, Unit, UnitSettings, lun_field,
 };
 
 use crate::memory::Memory;
@@ -59,10 +59,21 @@ pub struct Rig {
 }
 
 pub fn unit(memory: &Arc<Memory>, shared: &Arc<Shared>, blocks: LogicalBlocks, thin: bool) -> Arc<Unit> {
+    resumed(memory, shared, blocks, thin, None)
+}
+
+/// A unit that has the reservations of one that was away.
+pub fn resumed(
+    memory: &Arc<Memory>,
+    shared: &Arc<Shared>,
+    blocks: LogicalBlocks,
+    thin: bool,
+    held: Option<HeldReservations>,
+) -> Arc<Unit> {
     let service = ObjectService::new(memory.clone(), Balancer::new(1), Arc::new(Still));
     let target = Target::new("lun", "memory".into(), Arc::new(service), false, &Qos::default()).unwrap();
     let id = Uuid::from_u128(0x1234_5678_9abc_def0_1122_3344_5566_7788);
-    Unit::new(UnitSettings { id, name: "pool/disk".into(), blocks, thin }, Arc::new(target), shared)
+    Unit::resumed(UnitSettings { id, name: "pool/disk".into(), blocks, thin }, Arc::new(target), shared, held)
 }
 
 pub fn ports() -> Vec<Port> {
@@ -96,10 +107,19 @@ impl Rig {
     }
 
     pub fn nexus_at(&self, number: u8, port: u16) -> Nexus {
-        let name = format!("iqn.2026-01.test:host{number}");
-        let nexus = self.device.connect(InitiatorPort { name, isid: [0x80, 0, 0, 0, 0, number] }, port);
+        let nexus = self.connect(number, port);
         told(&nexus);
         nexus
+    }
+
+    /// One that finds nobody who would tell it anything.
+    pub fn nexus_away(&self, number: u8) -> Nexus {
+        self.connect(number, 1)
+    }
+
+    fn connect(&self, number: u8, port: u16) -> Nexus {
+        let name = format!("iqn.2026-01.test:host{number}");
+        self.device.connect(InitiatorPort { name, isid: [0x80, 0, 0, 0, 0, number] }, port)
     }
 }
 
