@@ -23,6 +23,7 @@ mod blocks;
 mod claims;
 mod copy;
 mod exclusion;
+mod losses;
 mod qos;
 mod ranges;
 mod service;

@@ -13,6 +13,7 @@ use holdfast_model::Uuid;
 use crate::blocks::blocks_around;
 use crate::claims::Claims;
 use crate::exclusion::Exclusion;
+use crate::losses::Losses;
 use crate::qos::{Balancer, FlowId, Limiter, Qos};
 use crate::ranges::{Ranges, WatchedRange};
 use crate::traffic::Traffic;
@@ -30,6 +31,8 @@ pub struct ObjectService {
     /// Outlives each target: one that is withdrawn drains while the next serves already.
     pub(crate) exclusion: Arc<Exclusion>,
     pub(crate) ranges: Arc<Ranges>,
+    /// How often a flush told that answered writes are lost.
+    pub(crate) losses: Losses,
     claims: Arc<Claims>,
     qos: Mutex<Qos>,
 }
@@ -48,6 +51,7 @@ impl ObjectService {
             clock,
             exclusion: Arc::default(),
             ranges: Arc::default(),
+            losses: Losses::default(),
             claims: Arc::default(),
             qos: Mutex::default(),
         }
@@ -66,6 +70,12 @@ impl ObjectService {
     /// What limits all targets together.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// How often a flush told that answered writes are lost, whoever asked for it. The object tells that once; who
+    /// compares this number with that of before hears of it, too.
+    pub fn losses(&self) -> u64 {
+        self.losses.count()
     }
 
     /// Who uses the object.

@@ -17,6 +17,7 @@ use holdfast_model::Uuid;
 
 use crate::claims::{Claim, Claimed};
 use crate::exclusion::Exclusion;
+use crate::losses;
 use crate::qos::{Cost, Entry, Limiter, Qos, QueuedEntry};
 use crate::service::ObjectService;
 use crate::traffic::{Counters, RequestKind, Traffic};
@@ -234,7 +235,7 @@ impl Target {
 
     /// Makes every write answered so far, on any connection, durable.
     pub fn flush(&self) -> Io<()> {
-        self.serve(RequestKind::Flush, 0, |service| service.object.flush())
+        self.serve(RequestKind::Flush, 0, |service| losses::counted(&service.losses, service.object.flush()))
     }
 
     /// The kinds of bytes from `offset`, in order, covering at most `len` bytes and at most `max` runs (at least one).

@@ -152,3 +152,23 @@ fn a_target_knows_what_it_may() {
         service.claims().hold("files").unwrap();
     });
 }
+
+#[test]
+fn losses_are_counted_whoever_flushed_and_whether_or_not_anybody_waits() {
+    on_reactor(|| async {
+        let memory = Arc::new(Memory::new(SIZE).slow(Duration::from_millis(20)));
+        let service = Arc::new(ObjectService::new(memory.clone(), Balancer::new(1), clock()));
+        let target = target("one", &service, Qos::default());
+        target.flush().await.unwrap();
+        assert_eq!(service.losses(), 0);
+        *memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
+        assert_eq!(target.flush().await.unwrap_err().kind, IoErrorKind::Media);
+        assert_eq!(service.losses(), 1);
+        drop(target.flush());
+        clock().sleep(Duration::from_millis(100)).await;
+        assert_eq!(service.losses(), 2, "nobody waited for it");
+        *memory.broken.lock().unwrap() = Some(IoErrorKind::Gone);
+        target.flush().await.unwrap_err();
+        assert_eq!(service.losses(), 2, "nothing is lost of what is only away");
+    });
+}

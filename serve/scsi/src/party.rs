@@ -53,6 +53,8 @@ pub(crate) struct Party {
     target: Arc<Target>,
     pending: Pending,
     standing: AtomicU64,
+    /// Of so many losses of answered writes it knows.
+    losses: AtomicU64,
     works: Mutex<Works>,
     copies: Operations,
     bell: Arc<Notify>,
@@ -61,9 +63,11 @@ pub(crate) struct Party {
 impl Party {
     pub(crate) fn new(id: NexusId, serial: u64, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
         let works = Mutex::new(Works { now: Work::new(&target), older: Vec::new(), aborts: 0 });
+        let losses = AtomicU64::new(target.object().losses());
         Arc::new(Self {
             id,
             serial,
+            losses,
             target,
             pending: Pending::default(),
             standing: AtomicU64::new(0),
@@ -131,6 +135,12 @@ impl Party {
         };
         all.iter().for_each(|work| work.session.end());
         all.iter().map(|work| work.over.wait()).collect()
+    }
+
+    /// Whether answered writes were lost of which it did not know before. It knows from then on.
+    pub(crate) fn hears_of_losses(&self) -> bool {
+        let losses = self.target.object().losses();
+        self.losses.fetch_max(losses, Ordering::SeqCst) < losses
     }
 
     /// What reservations say of it and as of which version of them, in one word of theirs.

@@ -119,6 +119,17 @@ impl Task {
         }
     }
 
+    /// What a flush of its unit is to the nexus. A loss is told once to each, whoever's flush met it: another's writes may
+    /// be among those that are lost.
+    pub(crate) fn flushed(&self, outcome: Result<(), IoError>) -> Answer {
+        let lost = self.link.party.hears_of_losses();
+        match outcome {
+            Ok(()) if !lost => Ok(DataIn::None),
+            Ok(()) => Err(Fault::Check(lost_writes())),
+            Err(error) => Err(flush_fault(&error)),
+        }
+    }
+
     /// A command that an async block serves and that changes nothing.
     pub(crate) fn reading<F: Future<Output = Answer> + 'static>(
         self,
@@ -139,7 +150,7 @@ impl Task {
             let mut answer = serve(self).await;
             if let Some(link) = cached.filter(|_| answer.is_ok()) {
                 let settled = settle_cache(&link.unit, Durability::Cached).await;
-                answer = answer.and_then(|data| settled.map(|()| data).map_err(|error| fault(&error, 0, true)));
+                answer = answer.and_then(|data| settled.map(|()| data).map_err(|error| flush_fault(&error)));
             }
             response(answer, descriptors)
         }))
@@ -177,6 +188,22 @@ pub(crate) async fn settle_cache(unit: &Unit, began: Durability) -> Result<(), I
     match unit.mode().writes_through() && began == Durability::Cached {
         true => Box::pin(unit.target().flush()).await,
         false => Ok(()),
+    }
+}
+
+/// Initiators try again what failed by the medium, and would take the second flush for the truth: the unit is at fault.
+fn lost_writes() -> Sense {
+    Sense::new(SenseKey::HardwareError, code::WRITE_ERROR)
+}
+
+/// What a failed flush is to an initiator.
+fn flush_fault(error: &IoError) -> Fault {
+    match error.kind {
+        IoErrorKind::Media | IoErrorKind::Stale => {
+            tracing::debug!(%error, "a SCSI flush failed");
+            Fault::Check(lost_writes())
+        }
+        _ => fault(error, 0, true),
     }
 }
 

@@ -1,10 +1,11 @@
 //! SYNCHRONIZE CACHE and PRE-FETCH (SBC-3 5.31, 5.32, 5.8, 5.9).
 //!
-//! Invariant: what was answered before a SYNCHRONIZE CACHE is durable when that is answered, whatever its range.
+//! Invariant: what was answered before a SYNCHRONIZE CACHE is durable when that is answered, whatever its range; where that was
+//! lost, each nexus is told by one that fails.
 
 use crate::answer::{Answer, DataIn, Outcome};
 use crate::command::{Command, Conflict, Run};
-use crate::task::{Task, fault};
+use crate::task::Task;
 use holdfast_device::Io;
 
 const SYNCHRONIZE: Command = Command::new(&[0], Run::Start(synchronize));
@@ -26,17 +27,15 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn synchronize(task: Task) -> Outcome {
-    let range = match task.cdb.range().check(task.unit()) {
-        Ok(range) => range,
-        Err(sense) => return task.answered(Err(sense.into())),
-    };
-    let done = move |outcome: Result<(), holdfast_device::IoError>| match outcome {
-        Ok(()) => Ok(DataIn::None),
-        Err(error) => Err(fault(&error, range.lba, true)),
-    };
+    if let Err(sense) = task.cdb.range().check(task.unit()) {
+        return task.answered(Err(sense.into()));
+    }
     match task.session().target().flush() {
-        Io::Ready(Some(outcome)) => task.answered(done(outcome)),
-        io => task.reading(async move |task| done(task.finish(io).await)),
+        Io::Ready(Some(outcome)) => {
+            let answer = task.flushed(outcome);
+            task.answered(answer)
+        }
+        io => task.reading(async move |task| task.flushed(task.finish(io).await)),
     }
 }
 

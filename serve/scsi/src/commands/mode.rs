@@ -13,7 +13,7 @@ use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach, Run};
 use crate::mode::{self, DESCRIPTOR_SENSE, WRITE_CACHE, WRITE_PROTECT};
 use crate::sense::{Sense, code};
-use crate::task::{Task, Wanted, cut, fault};
+use crate::task::{Task, Wanted, cut};
 use crate::unit::{ROOM_SET_BYTES, Unit};
 
 const SENSE: Command = Command::new(&[0], Run::Now(mode_sense)).conflict(Conflict::Reads).reach(Reach::Standby);
@@ -255,12 +255,12 @@ fn mode_select(task: Task) -> Outcome {
     // What begins from now on is durable when it is answered. It is emptied also where it was off already: whoever turned
     // that off may not be through yet.
     task.changing(async move |task| {
-        let flushed = task.finish(task.session().target().flush()).await;
-        if let Err(error) = flushed {
+        let flushed = task.flushed(task.finish(task.session().target().flush()).await);
+        if flushed.is_err() {
             if cached {
                 task.unit().mode().cache_again();
             }
-            return Err(fault(&error, 0, true));
+            return flushed;
         }
         tell(&task);
         Ok(DataIn::None)

@@ -6,7 +6,7 @@ use crate::answer::{Answer, DataIn, Outcome};
 use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach, Run};
 use crate::sense::{Sense, SenseKey, code};
-use crate::task::{Task, cut, fault};
+use crate::task::{Task, cut};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command::new(&[0x00, 0, 0, 0, 0, 0], Run::Now(test_unit_ready)).conflict(Conflict::Reserved),
@@ -40,9 +40,11 @@ fn start_stop(task: Task) -> Outcome {
     if start || no_flush {
         return task.answered(Ok(DataIn::None));
     }
-    let done = |outcome: Result<(), _>| outcome.map(|()| DataIn::None).map_err(|error| fault(&error, 0, true));
     match task.session().target().flush() {
-        Io::Ready(Some(outcome)) => task.answered(done(outcome)),
-        io => task.reading(async move |task| done(task.finish(io).await)),
+        Io::Ready(Some(outcome)) => {
+            let answer = task.flushed(outcome);
+            task.answered(answer)
+        }
+        io => task.reading(async move |task| task.flushed(task.finish(io).await)),
     }
 }

@@ -385,3 +385,33 @@ fn room_is_logged_and_its_threshold_told_once() {
     let thresholds = ok(&nexus, &[0x5a, 8, 0x1c, 2, 0, 0, 0, 1, 0, 0], &[]);
     assert_eq!((thresholds[8], thresholds[9], thresholds[24..].to_vec()), (0x5c, 2, vec![0x81, 1, 0, 0, 0, 0, 0, 20]));
 }
+
+#[test]
+fn a_loss_of_answered_writes_is_told_once_to_each_whoever_met_it() {
+    let rig = Rig::new();
+    let (one, other) = (rig.nexus(1), rig.nexus(2));
+    let flush = rw10(0x35, 0, 0, 0);
+    let lost = (SenseKey::HardwareError, code::WRITE_ERROR);
+    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
+    assert_eq!(fails(&one, &flush, &[]), lost, "what is tried again would be taken for done");
+    *rig.memory.broken.lock().unwrap() = None;
+    ok(&one, &flush, &[]);
+    assert_eq!(fails(&other, &flush, &[]), lost, "its writes may be among those");
+    ok(&other, &flush, &[]);
+    // By a flush of anybody else, too: another front end, or a copy.
+    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
+    let flushed = futures_util::FutureExt::now_or_never(rig.unit.target().flush()).expect("memory answers at once");
+    assert!(flushed.is_err());
+    *rig.memory.broken.lock().unwrap() = None;
+    let late = rig.nexus(3);
+    for nexus in [&one, &other] {
+        assert_eq!(fails(nexus, &[0x1b, 0, 0, 0, 0, 0], &[]), lost, "a stop makes durable, too");
+        ok(nexus, &flush, &[]);
+    }
+    ok(&late, &flush, &[]);
+    // What is only away for now is no loss.
+    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Gone);
+    fails(&one, &flush, &[]);
+    *rig.memory.broken.lock().unwrap() = None;
+    [&one, &other].iter().for_each(|nexus| drop(ok(nexus, &flush, &[])));
+}
