@@ -8,6 +8,8 @@ use crate::unit::Unit;
 
 /// Bytes that one command moves at most.
 pub(crate) const TRANSFER_BYTES: u64 = 16 << 20;
+/// Bytes of a longer range that are held at once where a command works through it.
+pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes that COMPARE AND WRITE changes at most.
 pub(crate) const COMPARE_AND_WRITE_BYTES: u64 = 64 << 10;
 /// Blocks that one WRITE SAME covers at most: as many as its shorter form can say.

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::LocalBoxFuture;
+use holdfast_model::BLOCK_BYTES;
 
 use crate::answer::{DataIn, Fault, Outcome, Response, Status};
 use crate::attention::Attention;
@@ -25,7 +26,7 @@ use crate::commands;
 use crate::copy::Proof;
 use crate::device::{Device, Link, NexusState};
 use crate::gate;
-use crate::limits::{LIST_BYTES, TRANSFER_BYTES};
+use crate::limits::{LIST_BYTES, PIECE_BYTES, TRANSFER_BYTES};
 use crate::lun::Address;
 use crate::luns;
 use crate::ports::{InitiatorPort, NexusId, TargetPort};
@@ -91,13 +92,19 @@ impl Prepared {
     pub fn most_bytes(&self, read_len: u32) -> u64 {
         let out = self.out.len() as u64;
         let Goal::Unit(link, Some(_), None, _) = &self.goal else { return out };
+        let range = self.cdb.range().blocks.saturating_mul(link.unit.block_bytes());
+        // What is worked through takes a piece of it, in whole blocks.
+        let piece = |range: u64| PIECE_BYTES.min(range) + 2 * BLOCK_BYTES;
         match self.cdb.opcode() {
             0x0a | 0x2a | 0xaa | 0x8a if out > 0 => out,
+            // No blocks are all to the end.
+            0x41 | 0x93 if out > 0 => out + piece(if range == 0 { u64::MAX } else { range }),
+            // What was written is held against what is read.
+            0x2e | 0xae | 0x8e if out > 0 => 2 * out + piece(range),
+            0x2f | 0xaf | 0x8f => out + piece(range),
             // What data are held against is read as well.
             _ if out > 0 => 2 * out,
-            0x08 | 0x28 | 0xa8 | 0x88 | 0x2f | 0xaf | 0x8f => {
-                self.cdb.range().blocks.saturating_mul(link.unit.block_bytes()).min(TRANSFER_BYTES)
-            }
+            0x08 | 0x28 | 0xa8 | 0x88 => range.min(TRANSFER_BYTES),
             _ => read_len.min(LIST_BYTES).into(),
         }
     }

@@ -15,7 +15,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::answer::{Answer, DataIn, Outcome};
 use crate::cdb::{Cdb, Range};
 use crate::command::{Command, Run};
-use crate::limits::{LIST_BYTES, UNMAP_BLOCKS, UNMAP_DESCRIPTORS, WRITE_SAME_BLOCKS, length_field};
+use crate::limits::{LIST_BYTES, PIECE_BYTES, UNMAP_BLOCKS, UNMAP_DESCRIPTORS, WRITE_SAME_BLOCKS, length_field};
 use crate::sense::Sense;
 use crate::task::{Task, Wanted, durability, fault};
 use crate::unit::Unit;
@@ -34,9 +34,6 @@ pub(crate) const COMMANDS: &[Command] = &[
         .thin()
         .wanted(wanted_list),
 ];
-
-/// Bytes that are written at once where a block repeats itself.
-const PIECE_BYTES: u64 = 1 << 20;
 
 struct Same {
     range: Range,

@@ -8,7 +8,7 @@ use holdfast_device::Durability;
 use crate::answer::{Answer, DataIn, Fault, Outcome, Status};
 use crate::cdb::{Cdb, Range};
 use crate::command::{Command, Conflict, Run};
-use crate::limits::check_transfer;
+use crate::limits::{PIECE_BYTES, check_transfer};
 use crate::sense::{Sense, SenseKey, code};
 use crate::task::{Task, Wanted, fault};
 use crate::unit::Unit;
@@ -32,9 +32,6 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..WRITE
     },
 ];
-
-/// Bytes that are read at once.
-const PIECE_BYTES: u64 = 1 << 20;
 
 fn range(cdb: &Cdb, unit: &Unit) -> Result<Range, Sense> {
     cdb.range().check(unit).and_then(|range| check_transfer(range, cdb, unit))

@@ -415,3 +415,25 @@ fn a_loss_of_answered_writes_is_told_once_to_each_whoever_met_it() {
     *rig.memory.broken.lock().unwrap() = None;
     [&one, &other].iter().for_each(|nexus| drop(ok(nexus, &flush, &[])));
 }
+
+#[test]
+fn commands_are_charged_for_the_pieces_that_they_work_through() {
+    let rig = Rig::new();
+    let nexus = rig.nexus(1);
+    let most = |cdb: &[u8], sent: u32| nexus.prepare(0, cdb, 0, sent).most_bytes(0);
+    let (mib, slack) = (1 << 20, 8 << 10);
+    for (cdb, sent, held) in [
+        (rw10(0x41, 0, 0, 8192), 512, 512 + mib),
+        (rw10(0x41, 0, 0, 16), 512, 512 + 8192),
+        // To the end.
+        (rw10(0x41, 0, 0, 0), 512, 512 + mib),
+        (rw10(0x2f, 0, 0, 16384), 0, mib),
+        (rw10(0x2f, 6, 0, 16384), 512, 512 + mib),
+        (rw10(0x2e, 2, 0, 2), 1024, 2048 + 1024),
+        (rw10(0x2e, 2, 0, 8192), 4 << 20, (8 << 20) + mib),
+        (rw10(0x2a, 0, 0, 8), 4096, 4096),
+    ] {
+        let charged = most(&cdb, sent);
+        assert!((held..=held + slack).contains(&charged), "{cdb:02x?}: {charged}, {held} held");
+    }
+}
