@@ -44,6 +44,7 @@ use crate::inbound::{Inbound, Incoming, Lost};
 use crate::memory::{Memory, Purse, Share};
 use crate::outbound::{Digests, Held};
 use crate::parameters::Parameters;
+use crate::protocol::Header;
 use crate::settings::IscsiSettings;
 use crate::targets::{SessionEntry, Targets};
 use crate::window::Window;
@@ -144,8 +145,8 @@ pub(crate) struct Connection {
     tasks: Tasks,
     early: RefCell<BTreeMap<u32, Early>>,
     exchange: RefCell<Exchange>,
-    /// The initiator has logged out: its answer is the last.
-    logged_out: Cell<bool>,
+    /// The initiator has logged out: nothing more is read, and this answer is the last.
+    logout: Cell<Option<Header>>,
     /// Something came in since the last look.
     heard: Cell<bool>,
     /// Commands that were aborted and still hold their buffers.
@@ -199,7 +200,7 @@ pub(crate) async fn run(
         tasks: Tasks::default(),
         early: RefCell::default(),
         exchange: RefCell::default(),
-        logged_out: Cell::new(false),
+        logout: Cell::new(None),
         heard: Cell::new(true),
         carried: Cell::new(0),
         managing: Cell::new(0),
@@ -276,8 +277,9 @@ impl Connection {
                     Incoming::Damaged(arrival) => self.damaged(arrival)?,
                     Incoming::Skipped => {}
                 }
-                if self.logged_out.get() {
+                if let Some(answer) = self.logout.take() {
                     self.flush();
+                    self.finish_logout(answer).await;
                     return Ok(End::Logout);
                 }
                 self.flush_if_due();

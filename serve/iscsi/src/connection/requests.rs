@@ -8,8 +8,12 @@
 //!
 //! Invariant: what is not immediate is served in the order of its numbers, each number once.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
+
+use futures_util::future::select;
+use holdfast_device::reactor::clock;
 
 use super::tasks::Gathering;
 use super::{Connection, End};
@@ -216,7 +220,19 @@ impl Connection {
             self.abort_all();
         }
         let answer = Header::new(LOGOUT_RESPONSE, FLAG_FINAL).with_u8(2, response).with_task_tag(header.task_tag());
-        self.put_answer(answer.with_u16(40, self.parameters.time_to_wait), &[]);
-        self.logged_out.set(response == LOGOUT_DONE);
+        let answer = answer.with_u16(40, self.parameters.time_to_wait);
+        match response {
+            LOGOUT_DONE => self.logout.set(Some(answer)),
+            _ => self.put_answer(answer, &[]),
+        }
+    }
+
+    /// Answers a logout when nothing that was begun has an effect any more: whoever hears of it may count on that.
+    pub(super) async fn finish_logout(&self, answer: Header) {
+        if let Some(nexus) = &self.nexus {
+            select(pin!(nexus.quiesce()), clock().sleep(self.settings.drain_timeout)).await;
+        }
+        self.put_answer(answer, &[]);
+        self.flush();
     }
 }

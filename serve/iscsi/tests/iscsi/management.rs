@@ -184,3 +184,35 @@ fn what_is_not_served_is_rejected_with_its_header() {
     other.send(Header::new(LOGIN | 0x40, 0), &[]);
     assert!(other.closed(), "a login in the middle");
 }
+
+#[test]
+fn a_logout_is_answered_when_begun_writes_are_over() {
+    let delay = std::time::Duration::from_millis(600);
+    let slow = Memory::new(16 << 20).slow(delay);
+    let fixture = Fixture::with(slow, open(), IscsiSettings::default(), TargetLimits::default());
+    let mut client = Client::enter(fixture.address, &[]);
+    let data = pattern(4096, 1);
+    let begun = std::time::Instant::now();
+    let write = client.command_header(&write10(0, 8), FLAG_FINAL | COMMAND_WRITE, data.len());
+    client.send(write, &data);
+    let logout = client.numbered(LOGOUT, FLAG_FINAL | LOGOUT_SESSION);
+    client.send(logout, &[]);
+    let answer = client.receive();
+    assert_eq!((answer.header.opcode(), answer.header.0[2]), (LOGOUT_RESPONSE, LOGOUT_DONE));
+    assert!(begun.elapsed() >= delay, "the write may still land after {:?}", begun.elapsed());
+    assert!(client.closed());
+
+    // One that does not end is waited for no longer than the drain takes.
+    let slow = Memory::new(16 << 20).slow(std::time::Duration::from_secs(20));
+    let drain_timeout = std::time::Duration::from_millis(300);
+    let settings = IscsiSettings { drain_timeout, ..IscsiSettings::default() };
+    let fixture = Fixture::with(slow, open(), settings, TargetLimits::default());
+    let mut client = Client::enter(fixture.address, &[]);
+    let write = client.command_header(&write10(0, 8), FLAG_FINAL | COMMAND_WRITE, data.len());
+    client.send(write, &data);
+    let (begun, logout) = (std::time::Instant::now(), client.numbered(LOGOUT, FLAG_FINAL | LOGOUT_SESSION));
+    client.send(logout, &[]);
+    assert_eq!(client.receive().header.opcode(), LOGOUT_RESPONSE);
+    assert!((drain_timeout..delay * 10).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    std::mem::forget(fixture);
+}
