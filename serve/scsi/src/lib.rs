@@ -48,6 +48,7 @@ pub use fate::Over;
 pub use lun::{MAX_LUN, lun_field};
 pub use nexus::{Event, Manage, ManageAnswer, Nexus, Prepared, task_set_full};
 pub use ports::{AccessState, InitiatorPort, NexusId, Port, TargetPort};
+pub use reservations::kept::KEPT_BYTES;
 pub use reservations::{HeldReservations, RegistrantView, ReservationView};
 pub use sense::{Code, FieldPointer, Sense, SenseKey, code};
 pub use shared::{ReservationKeeper, Shared};

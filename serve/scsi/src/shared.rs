@@ -13,7 +13,8 @@ use crate::copy::Copies;
 
 /// Keeps persistent reservations over restarts.
 pub trait ReservationKeeper: Send + Sync {
-    /// Keeps those of `unit` durably before the future ends; with none it forgets them.
+    /// Keeps those of `unit` durably before the future ends, [`KEPT_BYTES`](crate::KEPT_BYTES) at most; with none it
+    /// forgets them.
     fn keep(&self, unit: Uuid, kept: Option<Vec<u8>>) -> BoxFuture<'static, Result<(), String>>;
 }
 

@@ -19,6 +19,8 @@ pub(crate) fn reservation_key(unit: Uuid) -> String {
     format!("reservation/{unit}")
 }
 
+const _: () = assert!(holdfast_scsi::KEPT_BYTES <= holdfast_pool::MOST_DOCUMENT_BYTES, "a pool keeps all of them");
+
 /// Keeps reservations on pools.
 #[derive(Default)]
 pub(crate) struct Keeper {

@@ -7,10 +7,10 @@ use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach, Run};
 use crate::limits::LIST_BYTES;
 use crate::ports::{InitiatorPort, NexusId, TargetPort};
-use crate::reservations::kept;
+use crate::reservations::kept::{self, KEPT_BYTES};
 use crate::reservations::kind::Kind;
 use crate::reservations::state::{Action, State, not_kept};
-use crate::sense::Sense;
+use crate::sense::{Sense, code};
 use crate::task::{Task, Wanted, cut};
 use crate::unit::Unit;
 
@@ -231,6 +231,9 @@ async fn serve_out(task: Task) -> Answer {
     let effects = next.apply(&task.nexus.id, key, &action)?;
     if next != before && (next.aptpl || before.aptpl) {
         let kept = next.aptpl.then(|| kept::encode(&next));
+        if kept.as_ref().is_some_and(|kept| kept.len() > KEPT_BYTES) {
+            return Err(Sense::illegal(code::INSUFFICIENT_REGISTRATION_RESOURCES).into());
+        }
         if let Err(error) = unit.shared().keeper().keep(unit.settings().id, kept).await {
             tracing::warn!(unit = unit.settings().name, error, "a change of reservations could not be kept");
             return Err(not_kept());

@@ -15,6 +15,9 @@ use crate::reservations::state::{Held, MAX_REGISTRANTS, Registrant, State};
 const MAGIC: [u8; 4] = *b"HFPR";
 const VERSION: u16 = 1;
 
+/// What is kept of a unit's reservations has at most so many bytes, as registrations that would take more are refused.
+pub const KEPT_BYTES: usize = 64 << 10;
+
 pub(crate) fn encode(state: &State) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.raw(&MAGIC).u16(VERSION).u32(state.registrants.len() as u32);

@@ -471,3 +471,35 @@ fn the_older_kind_outlives_a_time_away_unless_its_nexus_ends_or_resets_the_unit(
     told(&one);
     ok(&one, &ready, &[]);
 }
+
+#[test]
+fn registrations_that_cannot_be_kept_are_refused_before_anything_changes() {
+    let rig = Rig::new();
+    let (cdb, list) = pr_out(REGISTER, 0, 0, 1, 1);
+    // The longest names.
+    let connect = |number: usize| {
+        let name = format!("iqn.2026-01.test:{number:0206}");
+        let nexus = rig.device.connect(InitiatorPort { name, isid: [0x80, 0, 0, 0, 0, 1] }, 1);
+        told(&nexus);
+        nexus
+    };
+    let mut registered = 0;
+    let last = loop {
+        let nexus = connect(registered);
+        if run(&nexus, &cdb, &list).sense.is_some() {
+            break nexus;
+        }
+        registered += 1;
+        assert!(registered < 1024, "a document has an end before");
+    };
+    let kept = rig.keeper.kept.lock().unwrap().values().next().unwrap().clone();
+    assert!(registered > 100 && kept.len() <= holdfast_scsi::KEPT_BYTES, "{registered} {}", kept.len());
+    let refused = (SenseKey::IllegalRequest, code::INSUFFICIENT_REGISTRATION_RESOURCES);
+    assert_eq!(fails(&last, &cdb, &list), refused);
+    assert_eq!((keys(&last).len(), rig.keeper.kept.lock().unwrap().values().next()), (registered, Some(&kept)));
+    let first = connect(0);
+    let (cdb, list) = pr_out(REGISTER, 0, 1, 0, 1);
+    ok(&first, &cdb, &list);
+    let (cdb, list) = pr_out(REGISTER, 0, 0, 1, 1);
+    ok(&last, &cdb, &list);
+}
