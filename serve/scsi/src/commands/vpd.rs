@@ -49,8 +49,8 @@ fn names(task: &Task) -> Option<Vec<u8>> {
 
 fn extended(_: &Task) -> Option<Vec<u8>> {
     let mut body = vec![0; 60];
-    // Simple, ordered and head of queue tasks.
-    body[1] = 0x07;
+    // Simple tasks: the other attributes order nothing here.
+    body[1] = 0x01;
     // A volatile cache.
     body[2] = 0x01;
     // What was cleared in one unit is told there alone.

@@ -303,6 +303,7 @@ fn pages_tell_limits_that_commands_keep() {
     let page = |code: u8| ok(&nexus, &[0x12, 1, code, 16, 0, 0], &[]);
     let list = page(0)[4..].to_vec();
     assert!(list.is_sorted() && [0, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2].iter().all(|code| list.contains(code)));
+    assert_eq!(ok(&nexus, &[0x12, 1, 0x86, 0, 255, 0], &[])[5], 1, "no task attribute orders anything");
     for code in list {
         let page = page(code);
         assert_eq!((page[1], usize::from(page[2]) << 8 | usize::from(page[3])), (code, page.len() - 4));
