@@ -86,7 +86,7 @@ impl Volume {
         self.note_length(file, facts, logged, now);
         held(&file.state).is_replaced |= is_emptied;
         self.release_window(file);
-        if is_left { self.cut_beyond_end(id.number).await } else { Ok(()) }
+        if is_left { self.cut_beyond_end(id.number, true).await } else { Ok(()) }
     }
 
     async fn change_length<T>(
@@ -108,12 +108,16 @@ impl Volume {
         (state.modified, state.recorded.1) = (None, now);
     }
 
-    /// Gives back what lies beyond the end of a file, in steps.
-    pub(crate) async fn cut_beyond_end(&self, number: u64) -> Result<(), VolumeError> {
+    /// Gives back what lies beyond the end of a file, in steps. Where the caller does not hold the file alone (`is_held`),
+    /// whoever opens it meanwhile may grow it over what is left: the rest, and the note of it, wait for its close.
+    pub(crate) async fn cut_beyond_end(&self, number: u64, is_held: bool) -> Result<(), VolumeError> {
         let shard = keys::shard(number);
         loop {
             let (is_over, _) = self
                 .give_back(&[shard, DEFERRED_TREE], |view, most| {
+                    if !is_held && self.open.get(number).is_some() {
+                        return Ok(true);
+                    }
                     let Some(value) = view.get(shard, &keys::record(number))? else {
                         removal::keep(view, number)?;
                         return Ok(true);

@@ -487,7 +487,9 @@ impl Rooms {
         let (was_busy, was_taken) = (bits.busy.count(block, len), bits.taken.count(block, len));
         if bits.reserved < was_busy - was_taken {
             // Replay from an older root: it was freed, and given out again after a later one.
-            bits.freed = bits.freed.iter().flat_map(|run| beyond(*run, (block, len))).collect();
+            for gone in [&mut bits.freed, &mut bits.leaving] {
+                *gone = gone.iter().flat_map(|run| beyond(*run, (block, len))).collect();
+            }
         }
         bits.taken.set(block, len, true);
         bits.busy.set(block, len, true);

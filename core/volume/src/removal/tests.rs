@@ -12,10 +12,11 @@ use holdfast_model::{BLOCK_BYTES, Uuid};
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::journal::{JournalRead, Reasons};
+use crate::keys;
 use crate::open_files::Handle;
-use crate::service::{Caller, FileKind, FileService, NewFile, OpenMode, Remove, Time};
+use crate::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Time};
 use crate::store::{Format, Settings, held};
-use crate::volume::{Volume, VolumeFormat};
+use crate::volume::{Volume, VolumeFormat, put_record, record_of};
 
 const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 const MODE: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -155,5 +156,47 @@ fn the_maintenance_closes_in_the_journal_what_there_was_no_room_to_close() {
         let JournalRead::Records { records, .. } = read else { panic!("{read:?}") };
         let last = records.last().expect("there are records");
         assert!(last.file == id && last.reasons.has(Reasons::CLOSE), "{last:?}");
+    });
+}
+
+/// A closed file of one block, of which a cut that found no room left all that lies behind.
+async fn left_by_a_cut(volume: &Volume) -> FileId {
+    let caller = Caller::default();
+    let id = volume.create(&caller, volume.root(), b"cut", &NEW).await.expect("created").id;
+    let handle = volume.open(&caller, id, MODE).await.expect("opened");
+    for number in 0..BLOCKS {
+        write(volume, &handle, 2 * number, 1).await.expect("written");
+    }
+    volume.close(handle).await.expect("closed");
+    let cut = volume.store.change([keys::shard(id.number), crate::DEFERRED_TREE], Need::Less, |view| {
+        let mut record = record_of(view, id)?;
+        record.size = BLOCK_BYTES;
+        super::defer_cut(view, id.number)?;
+        put_record(view, id.number, &record)
+    });
+    cut.await.expect("cut");
+    id
+}
+
+async fn notes(volume: &Volume) -> usize {
+    volume.store.range(crate::DEFERRED_TREE, b"", usize::MAX).await.expect("read").len()
+}
+
+#[test]
+fn what_lies_behind_the_end_of_a_file_is_not_cut_under_those_who_opened_it_meanwhile() {
+    with(async |volume, _| {
+        let id = left_by_a_cut(&volume).await;
+        // The maintenance found that nobody had it open, just before.
+        let handle = volume.open(&Caller::default(), id, MODE).await.expect("opened");
+        let had = volume.stat(id).await.expect("read").allocated_bytes;
+        volume.end_unused(id.number).await.expect("it waits for the close");
+        assert_eq!((notes(&volume).await, volume.stat(id).await.expect("read").allocated_bytes), (1, had));
+        write(&volume, &handle, 1, 64).await.expect("written, partly where it lies");
+        volume.end_unused(id.number).await.expect("it waits for the close");
+        assert_eq!(volume.stat(id).await.expect("read").size_bytes, 65 * BLOCK_BYTES);
+        volume.close(handle).await.expect("closed, and cut");
+        assert_eq!(notes(&volume).await, 0);
+        assert_eq!(volume.stat(id).await.expect("read").allocated_bytes, 65 * BLOCK_BYTES);
+        assert_eq!(volume.scan().await, Ok(Vec::new()));
     });
 }
