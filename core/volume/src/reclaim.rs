@@ -26,9 +26,10 @@ const AT_ONCE: usize = 32;
 type LeftOver = (Vec<Vec<u8>>, Option<Vec<u8>>);
 
 impl Volume {
-    /// Whether destroyed snapshots have left blocks that are to be given back.
+    /// Whether destroyed snapshots have left blocks that are to be given back. While one is just being destroyed, they are
+    /// not: whoever destroys it asks then.
     pub fn is_to_be_reclaimed(&self) -> bool {
-        self.store.snapshots.is_to_be_reclaimed()
+        self.store.snapshots.is_to_be_reclaimed() && !self.store.snapshots.are_leaving()
     }
 
     /// Bytes that only snapshots have, or had.

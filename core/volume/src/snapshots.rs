@@ -245,10 +245,16 @@ impl Snapshots {
         (!table.is_reclaimed).then_some(table.removals)
     }
 
-    /// All blocks were given back that were left when so many were removed.
+    /// Whether one is just being removed, which leaves blocks to be reclaimed when it is.
+    pub fn are_leaving(&self) -> bool {
+        !held(&self.table).leaving.is_empty()
+    }
+
+    /// All blocks were given back that were left when so many were removed. One that is just being removed, and keeps its
+    /// blocks until then, leaves some.
     pub fn note_reclaimed(&self, removals: u64) {
         let mut table = held(&self.table);
-        table.is_reclaimed = table.removals == removals;
+        table.is_reclaimed = table.removals == removals && table.leaving.is_empty();
     }
 
     /// Blocks that are kept.
@@ -415,6 +421,7 @@ impl Snapshots {
     pub fn forget(&self, removed: u64) {
         let mut table = held(&self.table);
         table.leaving.remove(&removed);
+        table.is_reclaimed = false;
         table.removals += 1;
         self.newest.store(table.newest(), Ordering::Release);
     }
@@ -541,5 +548,35 @@ mod tests {
         assert_eq!(snapshots.kept_blocks(), 3);
         create(&snapshots, "three", 40);
         assert_eq!(snapshots.list()[1].number, 2, "a number is given again");
+    }
+
+    #[test]
+    fn a_reclaim_that_ends_while_another_is_removed_leaves_its_blocks_to_be_reclaimed() {
+        let snapshots = Snapshots::default();
+        create(&snapshots, "one", 10);
+        create(&snapshots, "two", 20);
+        let remove = |generation, at| {
+            snapshots.prepare(Coming::Remove { generation, nodes: Vec::new() });
+            snapshots.settle(at, 0);
+        };
+        remove(20, 30);
+        snapshots.forget(20);
+        let reclaimed = snapshots.to_be_reclaimed().expect("there is something");
+        remove(10, 40);
+        snapshots.note_reclaimed(reclaimed);
+        let erased = (vec![KEY_RECLAIM], None);
+        assert!(!snapshots.entries(50, 0).contains(&erased), "the note of it stays");
+        snapshots.settle(50, 0);
+        snapshots.forget(10);
+        assert!(snapshots.is_to_be_reclaimed());
+        snapshots.note_reclaimed(snapshots.to_be_reclaimed().expect("there is something"));
+        assert!(!snapshots.is_to_be_reclaimed() && snapshots.entries(60, 0).contains(&erased));
+        // Also where a reclaim that began later ended first.
+        create(&snapshots, "three", 70);
+        snapshots.prepare(Coming::Remove { generation: 70, nodes: Vec::new() });
+        snapshots.settle(80, 0);
+        held(&snapshots.table).is_reclaimed = true;
+        snapshots.forget(70);
+        assert!(snapshots.is_to_be_reclaimed());
     }
 }

@@ -318,3 +318,59 @@ async fn contents_of(volume: &Volume, snapshot: &str) -> Vec<u8> {
 fn what_was_being_written_when_a_snapshot_was_made_stays_as_it_was_seen() {
     holdfast_harness::over_seeds(300, made_beside_writes);
 }
+
+/// Snapshots are destroyed one after the other while their room is given back again and again; in the end all of it is, and
+/// a scan finds nothing on the way, nor after a power cut.
+fn destroyed_beside_reclaims(seed: u64) {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let sim = Sim::new(seed);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 32 << 20, ..SimDiskSpec::default() });
+    let (clock, random, own) = (sim.clock(), sim.random(), disk.clone());
+    let run = async move {
+        let caller = Caller::default();
+        let volume = new_volume(own).await;
+        let id = volume.create(&caller, volume.root(), b"file", &NEW).await.expect("created").id;
+        let file = volume.open(&caller, id, WRITING).await.expect("opened");
+        for (value, name) in NAMES.iter().enumerate() {
+            for block in 0..40 {
+                let data = IoSlice::padded(&[value as u8; 4096]);
+                volume.write(&file, block * 8192, data, 4096).await.expect("written");
+            }
+            volume.create_snapshot(name).await.expect("there is room");
+        }
+        volume.write(&file, 0, IoSlice::padded(&vec![9; 640 << 10]), 640 << 10).await.expect("written");
+        volume.close(file).await.expect("closed");
+        volume.sync().await.expect("it lasts");
+        let pause = |most: u64| clock.sleep(Duration::from_micros(random.range(0..most)));
+        let destroys = async {
+            for name in NAMES {
+                volume.destroy_snapshot(name).await.expect("destroyed");
+                pause(500).await;
+            }
+        };
+        let reclaims = async {
+            for _ in 0..20 {
+                volume.reclaim(&Goes(true)).await.expect("it goes through");
+                pause(1000).await;
+            }
+        };
+        join(destroys, reclaims).await;
+        assert_eq!(volume.scan().await, Ok(Vec::new()));
+    };
+    sim.run(run).expect("powered");
+    sim.restart();
+    let run = async move {
+        let volume = open(disk).await.expect("opened");
+        assert_eq!(volume.scan().await, Ok(Vec::new()), "what is kept is known to be left");
+        while volume.is_to_be_reclaimed() {
+            volume.reclaim(&Goes(true)).await.expect("it goes through");
+        }
+        assert_eq!(volume.kept_bytes(), 0);
+    };
+    sim.run(run).expect("powered");
+}
+
+#[test]
+fn what_is_destroyed_while_room_is_given_back_is_given_back_in_the_end() {
+    holdfast_harness::over_seeds(100, destroyed_beside_reclaims);
+}

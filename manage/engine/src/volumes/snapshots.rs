@@ -302,6 +302,8 @@ impl Engine {
             return Ok(None);
         }
         let spec = JobSpec::new(JobKind::Reclaim, Target::volume(open, known.id, &known.name));
+        // One that is at its end does not see what is destroyed by now.
+        self.jobs.begin_anew(&spec);
         Ok(Some(self.add_job(spec, SetPace::default())?.job.id))
     }
 

@@ -219,3 +219,31 @@ async fn a_restore_that_is_taken_up_again_leaves_files_alone_that_became_luns() 
     assert_eq!(held(&engine, None, 6).await, before);
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_destroyed_while_room_is_given_back_is_given_back_too() {
+    let rig = Rig::new();
+    let engine = rig.with_volume().await;
+    for name in ["a", "b"] {
+        fill(&engine, 8, MIB as usize / 4, 10).await;
+        engine.create_snapshot(VOLUME.into(), CreateSnapshot { name: name.into() }).await.unwrap();
+    }
+    fill(&engine, 8, MIB as usize / 4, 90).await;
+    let mut jobs = Vec::new();
+    for name in ["a", "b"] {
+        jobs.extend(engine.destroy_snapshot(VOLUME.into(), name.into(), true).await.unwrap().job);
+        if name == "a" {
+            // It may have ended by now.
+            _ = engine.pause_job(jobs[0]);
+        } else {
+            _ = engine.resume_job(jobs[0]);
+        }
+    }
+    assert_eq!(jobs.len(), 2, "each says who gives its room back");
+    for id in jobs {
+        until_in(&engine, id, JobState::Done).await;
+    }
+    let volume = volume(&engine);
+    assert_eq!((volume.kept_bytes(), volume.is_to_be_reclaimed()), (0, false));
+    engine.shutdown().await;
+}
