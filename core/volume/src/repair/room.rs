@@ -11,9 +11,11 @@ use crate::change::{Need, Pair, Stop, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::MAIN;
+use crate::open_files::Use;
 use crate::page::Page;
 use crate::repair::Repaired;
 use crate::scan::{Leaves, NoLeaves, Owner, Reach, judge, readable, runs};
+use crate::service::FileId;
 use crate::snapshots::Span;
 use crate::store::held;
 use crate::verbs::Verb;
@@ -46,11 +48,6 @@ impl Volume {
 
     /// Has an extent be one whose bytes are lost, and all others that share blocks with it keep them.
     pub(super) async fn repair_lost_extent(&self, file: u64, end: u64, verb: &Verb) -> Result<Repaired, VolumeError> {
-        let open = self.open.get(file);
-        let _alone = match &open {
-            Some(file) => Some(file.data.write().await),
-            None => None,
-        };
         let change = self.store.change([], Need::More, |view| {
             let Some(extent) = self.extent_of(view, file, end)? else { return Ok(Repaired::AlreadyGone) };
             let mut others = self.sharers(view, (file, end), &extent)?;
@@ -73,11 +70,29 @@ impl Volume {
             }
             Ok(Repaired::Fixed)
         });
-        let done = change.await?.0;
-        if let Some(file) = &open {
+        Ok(self.holding(file, change).await?.0)
+    }
+
+    /// Changes where the blocks of a file lie while it is locked alone, whoever opens it meanwhile; nobody goes on with what
+    /// was known of them before.
+    pub(super) async fn holding<T>(
+        &self,
+        number: u64,
+        change: impl Future<Output = Result<T, VolumeError>>,
+    ) -> Result<T, VolumeError> {
+        let record = self.store.look([keys::shard(number)], |view| judge::record(view, number)).await?;
+        // Without a record nobody can open it.
+        let Some(record) = record else { return change.await };
+        let file = self.open.enter(FileId { number, generation: record.generation }, Use::Own);
+        let done = {
+            let _alone = file.data.write().await;
+            let done = change.await;
             held(&file.state).mapping = None;
-        }
-        Ok(done)
+            done
+        };
+        // What cannot be read of what is noted of it is a finding of its own.
+        let left = readable(self.leave(&file, Use::Own).await);
+        done.and_then(|done| left.map(|_| done))
     }
 
     fn extent_of(&self, view: &View<'_>, file: u64, end: u64) -> Result<Option<Extent>, Stop> {

@@ -14,7 +14,6 @@ use crate::references::{Reference, Whose};
 use crate::repair::Repaired;
 use crate::scan::{Owner, runs, shared};
 use crate::snapshots::Span;
-use crate::store::held;
 use crate::verbs::Verb;
 use crate::volume::Volume;
 use crate::{OWNER_TREE, keys};
@@ -35,22 +34,13 @@ impl Volume {
     /// Has a file know that others have blocks that it took for its own.
     pub(super) async fn repair_unshared(&self, file: u64, end: u64, verb: &Verb) -> Result<Repaired, VolumeError> {
         self.store.note_clones().await?;
-        let open = self.open.get(file);
-        let _alone = match &open {
-            Some(file) => Some(file.data.write().await),
-            None => None,
-        };
         let done = self.repair_if(verb, Need::More, |view| {
             let key = keys::extent(file, MAIN, end);
             let extent = view.get(keys::shard(file), &key)?.and_then(|value| Extent::decode(&value).ok());
             let Some(extent) = extent else { return Ok(()) };
             view.put(keys::shard(file), key, Extent { is_shared: true, is_written: true, ..extent }.encode())
         });
-        let done = done.await?;
-        if let Some(file) = &open {
-            held(&file.state).mapping = None;
-        }
-        Ok(done)
+        self.holding(file, done).await
     }
 
     /// Has what is kept of blocks that are shared be a reference as all others.
