@@ -38,6 +38,10 @@ impl Volume {
         let _alone = file.data.write().await;
         self.write_back_locked(file).await?;
         let size = held(&file.state).size;
+        if end > size && how != Allocate::Punch {
+            // What an earlier cut left behind the end is no room of the file, and would go when the cut ends.
+            self.finish_note(file.id.number).await?;
+        }
         let grows = !matches!(
             how,
             Allocate::Punch | Allocate::Reserve { keep_size: true } | Allocate::Zero { keep_size: true }

@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::journal::{JournalRead, Reasons};
 use crate::keys;
 use crate::open_files::Handle;
-use crate::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Time};
+use crate::service::{Allocate, Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Time};
 use crate::store::{Format, Settings, held};
 use crate::volume::{Volume, VolumeFormat, put_record, record_of};
 
@@ -197,6 +197,23 @@ fn what_lies_behind_the_end_of_a_file_is_not_cut_under_those_who_opened_it_meanw
         volume.close(handle).await.expect("closed, and cut");
         assert_eq!(notes(&volume).await, 0);
         assert_eq!(volume.stat(id).await.expect("read").allocated_bytes, 65 * BLOCK_BYTES);
+        assert_eq!(volume.scan().await, Ok(Vec::new()));
+    });
+}
+
+#[test]
+fn room_that_is_set_aside_behind_the_end_outlives_an_earlier_cut() {
+    with(async |volume, _| {
+        for how in [Allocate::Reserve { keep_size: true }, Allocate::Zero { keep_size: true }] {
+            let id = left_by_a_cut(&volume).await;
+            let handle = volume.open(&Caller::default(), id, MODE).await.expect("opened");
+            volume.allocate(&handle, BLOCK_BYTES, 100 * BLOCK_BYTES, how).await.expect("set aside");
+            volume.close(handle).await.expect("closed");
+            let facts = volume.stat(id).await.expect("read");
+            assert_eq!((facts.size_bytes, facts.allocated_bytes), (BLOCK_BYTES, 101 * BLOCK_BYTES), "{how:?}");
+            assert_eq!(notes(&volume).await, 0);
+            volume.remove(&Caller::default(), volume.root(), b"cut", Remove::File).await.expect("removed");
+        }
         assert_eq!(volume.scan().await, Ok(Vec::new()));
     });
 }
