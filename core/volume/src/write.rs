@@ -352,6 +352,8 @@ impl Volume {
     ) -> Result<Vec<Segment>, VolumeError> {
         let (block, head) = (offset / BLOCK_BYTES, (offset % BLOCK_BYTES) as usize);
         let tail = (head + len) % BLOCK;
+        // A last block of which all that counts is written needs nothing of what it was, which may not be read any more.
+        let reaches_end = offset + len as u64 >= size;
         if head == 0 && at.is_multiple_of(BLOCK) {
             let mut segments = Vec::with_capacity(2);
             if len >= BLOCK {
@@ -359,7 +361,7 @@ impl Volume {
             }
             if tail > 0 {
                 let last = block + (len / BLOCK) as u64;
-                let mut buf = self.old_block(file, last, size).await?;
+                let mut buf = if reaches_end { IoBuf::zeroed(BLOCK) } else { self.old_block(file, last, size).await? };
                 buf[..tail].copy_from_slice(&data[at + len - tail..at + len]);
                 segments.push(Segment { block: last, data: buf.freeze() });
             }
@@ -370,7 +372,7 @@ impl Volume {
         if head > 0 {
             buf[..BLOCK].copy_from_slice(&self.old_block(file, block, size).await?);
         }
-        if tail > 0 && (blocks > 1 || head == 0) {
+        if tail > 0 && (blocks > 1 || head == 0) && !reaches_end {
             let last = self.old_block(file, block + blocks as u64 - 1, size).await?;
             buf[(blocks - 1) * BLOCK..].copy_from_slice(&last);
         }

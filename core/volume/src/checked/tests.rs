@@ -638,3 +638,29 @@ fn a_mode_that_is_set_lasts_and_open_files_follow_it() {
         assert_eq!(again.scrub(ScrubFrom::default(), 1 << 20).await.expect("goes").next.map(|next| next.tree), Some(1));
     });
 }
+
+#[test]
+fn a_last_block_that_no_copy_has_is_written_anew_as_far_as_the_file_goes() {
+    with(1, async |world| {
+        let tail = 1000;
+        for unbuffered in [false, true] {
+            let name = format!("strict{unbuffered}");
+            let bytes = &pattern(1, 3)[..2 * BLOCK + tail];
+            let handle = world.file(&name, Integrity::Strict, bytes).await;
+            flip(&world.disks[0], world.at(&handle, 2).await);
+            let handle = if unbuffered { world.volume.unbuffered(handle) } else { handle };
+            let at = 2 * BLOCK as u64;
+            let fails =
+                world.volume.read(&handle, at, tail).await.map(|data| data.to_vec().len()).map_err(|error| error.kind);
+            assert_eq!(fails, Err(ErrorKind::Corrupt));
+            let refused = world.write(&handle, at, &bytes[..tail - 1]).await.map_err(|error| error.kind);
+            assert_eq!(refused, Err(ErrorKind::Corrupt), "a byte of it would stay");
+            world.write(&handle, at, &pattern(9, 1)[..tail]).await.expect("all of it that counts");
+            world.volume.flush(handle.id(), Flush::All).await.expect("it lasts");
+            let read = world.volume.read(&handle, at, BLOCK).await.expect("read").to_vec();
+            assert!(read == pattern(9, 1)[..tail]);
+            world.volume.close(handle).await.expect("closed");
+        }
+        world.is_sound().await;
+    });
+}

@@ -516,7 +516,7 @@ impl<'a> Revert<'a> {
                 let len = (hole - at).min(PIECE_BYTES as u64);
                 self.pace(len).await?;
                 let wanted = self.was.read(from, at, len as usize).await?;
-                if wanted.to_vec() != self.is.read(to, at, len as usize).await?.to_vec() {
+                if found(self.is, to, at, len as usize).await? != Some(wanted.to_vec()) {
                     return Ok(false);
                 }
                 at += len;
@@ -669,8 +669,7 @@ impl<'a> Revert<'a> {
             let len = (hole - at).min(PIECE_BYTES as u64) as usize;
             self.pace(len as u64).await?;
             let wanted = self.was.read(from, at, len).await?.to_vec();
-            let found = self.is.read(to, at, len).await?.to_vec();
-            if wanted != found {
+            if found(self.is, to, at, len).await?.as_ref() != Some(&wanted) {
                 let mut buf = IoBuf::zeroed(len);
                 buf[..wanted.len()].copy_from_slice(&wanted);
                 let written = self.is.write(to, at, buf.freeze(), wanted.len()).await?;
@@ -686,6 +685,15 @@ impl<'a> Revert<'a> {
             self.is.set(&administrator(), id, &set).await?;
         }
         Ok(differs)
+    }
+}
+
+/// What a file holds of a range; nothing where blocks of it cannot be read, which are not what they were.
+async fn found(volume: &Volume, handle: &Handle, at: u64, len: usize) -> Step<Option<Vec<u8>>> {
+    match volume.read(handle, at, len).await {
+        Ok(found) => Ok(Some(found.to_vec())),
+        Err(error) if error.kind == ErrorKind::Corrupt => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
