@@ -16,6 +16,7 @@ use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::removal::{self, Removed};
 use crate::service::{Attributes, Caller, FileId, FileKind, NewFile, Remove, Rename, Time};
+use crate::store::held;
 use crate::superblock::NT_RULES;
 use crate::volume::{Volume, directory_of, put_record, record_of};
 
@@ -260,6 +261,10 @@ impl Volume {
                         return refuse(ErrorKind::Stale, "the file does not exist any more");
                     }
                     removal::keep(view, id.number)?;
+                    if let Some(file) = self.open.get(id.number) {
+                        // What was written over while it had no name, the journal did not tell.
+                        held(&file.state).journaled = 0;
+                    }
                 }
                 record.links = record.links.saturating_add(1);
                 add_link(view, id.number, &mut record, dir, slot, name)?;

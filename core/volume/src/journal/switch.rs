@@ -81,6 +81,11 @@ pub(super) fn put_header(view: &mut View<'_>, header: &Header) -> Result<(), Sto
     Ok(())
 }
 
+/// Whether a file has no name.
+fn is_unnamed(view: &View<'_>, number: u64) -> Result<bool, Stop> {
+    Ok(judge::record(view, number)?.is_none_or(|record| record.links == 0))
+}
+
 impl Volume {
     /// The journal, if there is one.
     pub fn journal(&self) -> Option<JournalState> {
@@ -171,11 +176,21 @@ impl Volume {
             let number = file.id.number;
             let change = self.store.change([keys::shard(number)], Need::Less, |view| {
                 view.tell(number, Reasons::DATA_OVERWRITE);
-                Ok(())
+                is_unnamed(view, number)
             });
-            self.store.lasting(change).await?;
-            held(&file.state).journaled = stamp;
-            Ok(())
+            if !self.store.lasting(change).await? {
+                held(&file.state).journaled = stamp;
+                return Ok(());
+            }
+            // Nothing is told of a file without a name; one that was given a name meanwhile is told of the next time.
+            let shard = keys::shard(number);
+            let note = |view: &View<'_>| {
+                if is_unnamed(view, number)? {
+                    held(&file.state).journaled = stamp;
+                }
+                Ok(())
+            };
+            self.store.look([shard], note).await
         })
         .await
     }

@@ -217,3 +217,23 @@ fn room_that_is_set_aside_behind_the_end_outlives_an_earlier_cut() {
         assert_eq!(volume.scan().await, Ok(Vec::new()));
     });
 }
+
+#[test]
+fn what_is_written_over_once_a_file_has_a_name_again_is_told_though_it_had_none_before() {
+    with(async |volume, _| {
+        let journal = volume.set_journal(1 << 20).await.expect("switched on").id;
+        let caller = Caller::default();
+        let (facts, handle) = volume.create_unnamed(&caller, volume.root(), &NEW).await.expect("created");
+        for _ in 0..2 {
+            // The second time it is written over, of which nothing is told.
+            write(&volume, &handle, 0, 4).await.expect("written");
+        }
+        volume.link(&caller, facts.id, volume.root(), b"named").await.expect("linked");
+        let next = volume.journal().expect("it is on").next;
+        write(&volume, &handle, 0, 4).await.expect("written");
+        let read = volume.read_journal(journal, next, usize::MAX, Reasons::ALL).await.expect("read");
+        let JournalRead::Records { records, .. } = read else { panic!("{read:?}") };
+        assert!(records.iter().any(|one| one.reasons.has(Reasons::DATA_OVERWRITE)), "{records:?}");
+        volume.close(handle).await.expect("closed");
+    });
+}
