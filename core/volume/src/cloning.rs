@@ -161,7 +161,7 @@ impl Volume {
         }
         if range.to + range.len > size {
             // What an earlier cut left behind the end must not show.
-            self.finish_note(target.id.number).await?;
+            self.finish_note(target.id.number, true).await?;
         }
         if range.to > size {
             self.zero_tail(target, size).await?;

@@ -318,7 +318,7 @@ impl Volume {
             (state.size, state.is_inline, state.delayed.is_empty())
         };
         // What an earlier cut left behind the end must not show, nor go while this waits.
-        if is_first && self.finish_note(file.id.number).await.is_err() {
+        if is_first && self.finish_note(file.id.number, true).await.is_err() {
             return Ok(false);
         }
         let pieces = self.pieces(file, from, to).await?;

@@ -84,7 +84,7 @@ impl Volume {
             return Ok(());
         }
         // As `end_unused`, without the memory that a call takes in each request.
-        let failed = self.finish_unused(file.id.number).await.err();
+        let failed = self.finish_note(file.id.number, false).await.err();
         if let Some(closing) = failed.map(|error| Box::pin(self.close_unended(file.id.number, error))) {
             return closing.await;
         }

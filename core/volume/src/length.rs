@@ -47,7 +47,7 @@ impl Volume {
         };
         if size > before {
             // What an earlier cut left behind the end must not show.
-            self.finish_note(file.id.number).await?;
+            self.finish_note(file.id.number, true).await?;
             if is_inline && size > INLINE_BYTES as u64 && before > 0 {
                 self.spill(file).await?;
             }

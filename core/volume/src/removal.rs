@@ -171,7 +171,7 @@ impl Volume {
 
     /// Ends what is noted for a file that nobody uses, and has the journal close it. Neither keeps the other from its end.
     pub(crate) async fn end_unused(&self, number: u64) -> Result<(), VolumeError> {
-        match self.finish_unused(number).await {
+        match self.finish_note(number, false).await {
             Ok(()) => self.note_closed(number).await,
             Err(error) => Box::pin(self.close_unended(number, error)).await,
         }
@@ -200,17 +200,9 @@ impl Volume {
         }
     }
 
-    /// Ends what is noted for a file that the caller holds alone, if anything is.
-    pub(crate) async fn finish_note(&self, number: u64) -> Result<(), VolumeError> {
-        self.finish_what_is_noted(number, true).await
-    }
-
-    /// Ends what is noted for a file that nobody uses, if anything is. What is left when somebody opens it stays noted.
-    pub(crate) async fn finish_unused(&self, number: u64) -> Result<(), VolumeError> {
-        self.finish_what_is_noted(number, false).await
-    }
-
-    async fn finish_what_is_noted(&self, number: u64, is_held: bool) -> Result<(), VolumeError> {
+    /// Ends what is noted for a file that the caller holds alone (`is_held`) or nobody uses, if anything is. What is left
+    /// when somebody opens the latter stays noted.
+    pub(crate) async fn finish_note(&self, number: u64, is_held: bool) -> Result<(), VolumeError> {
         let key = note(number);
         match self.store.look([DEFERRED_TREE], |view| view.get(DEFERRED_TREE, &key)).await?.as_deref() {
             None => Ok(()),

@@ -40,7 +40,7 @@ impl Volume {
         let size = held(&file.state).size;
         if end > size && how != Allocate::Punch {
             // What an earlier cut left behind the end is no room of the file, and would go when the cut ends.
-            self.finish_note(file.id.number).await?;
+            self.finish_note(file.id.number, true).await?;
         }
         let grows = !matches!(
             how,

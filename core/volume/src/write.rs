@@ -212,7 +212,7 @@ impl Volume {
         }
         let mut may_prove = self.store.log.may_prove();
         if offset > size {
-            self.finish_note(file.id.number).await?;
+            self.finish_note(file.id.number, true).await?;
             // The zeros must be there before the file reaches beyond them.
             may_prove &= !self.zero_tail(file, size).await?;
         }

@@ -11,6 +11,7 @@
 //! that takes the place of another is whole before it has the name. Memory follows the depth of the tree.
 
 mod attributes;
+mod bytes;
 mod unreverted;
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,7 @@ use holdfast_volume::{ErrorKind, Handle, Steps, Volume, VolumeError};
 
 use super::acl::administrator;
 use super::usage::find_any;
+use bytes::{found, next};
 use unreverted::Left;
 pub(crate) use unreverted::{Failed, Unreverted};
 
@@ -685,23 +687,5 @@ impl<'a> Revert<'a> {
             self.is.set(&administrator(), id, &set).await?;
         }
         Ok(differs)
-    }
-}
-
-/// What a file holds of a range; nothing where blocks of it cannot be read, which are not what they were.
-async fn found(volume: &Volume, handle: &Handle, at: u64, len: usize) -> Step<Option<Vec<u8>>> {
-    match volume.read(handle, at, len).await {
-        Ok(found) => Ok(Some(found.to_vec())),
-        Err(error) if error.kind == ErrorKind::Corrupt => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The next data or hole, if there is any.
-async fn next(volume: &Volume, handle: &Handle, at: u64, what: Seek) -> Step<Option<u64>> {
-    match volume.seek(handle, at, what).await {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind == ErrorKind::NoData => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
