@@ -45,7 +45,9 @@ impl Salvage {
         let witness = env.witness.load(self.id);
         let highest = self.promised.max(witness.map_or(0, |witness| witness.promised));
         let step = GENERATIONS_APART + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff);
-        let generation = highest.checked_add(step).ok_or_else(|| {
+        // What is written is to be imported, which takes further ones.
+        let generation = highest.checked_add(step).filter(|one| *one <= u64::MAX - GENERATIONS_APART);
+        let generation = generation.ok_or_else(|| {
             PoolError::damaged(format!(
                 "a label of pool {} has the impossible generation {highest}: wipe its disk",
                 self.id
