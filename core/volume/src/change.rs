@@ -571,10 +571,9 @@ impl Store {
         self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }
 
-    /// Finds room for nodes: a further zone, what is kept for who reads, or what two checkpoints give back, as the first only
-    /// lets go of it.
+    /// Finds room for nodes: further room, or what two checkpoints give back, as the first only lets go of it.
     async fn more_room(&self, need: Need, checkpoints: &mut u32) -> Result<(), VolumeError> {
-        if self.add_node_zone(need).await? || self.end_reading() {
+        if self.add_node_zone(need).await? {
             return Ok(());
         }
         if *checkpoints == 2 {

@@ -53,7 +53,7 @@ impl Store {
                 Some(false) => (self.add_node_zone(Need::Less).await?, "metadata"),
                 None => (self.add_data_zone().await?, "data that waits to be written"),
             };
-            if !is_found && !self.end_reading() {
+            if !is_found {
                 let text = format!("there is no room for {what} below the new end");
                 return Err(VolumeError::new(ErrorKind::NoSpace, text));
             }

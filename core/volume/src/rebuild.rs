@@ -238,8 +238,7 @@ impl Volume {
     /// Leaves that stand below an inner node that is lost: their bitmap has them, and nothing refers to them.
     async fn loose_leaves(&self, lost: &Lost) -> Result<Vec<u64>, VolumeError> {
         let newest = self.store.checkpoint.lock().await;
-        let walked =
-            self.store.walk(&self.store.read_alone(&newest), Reach::Newest, &mut NoLeaves, &mut |_| ()).await?;
+        let walked = self.store.walk_newest(&newest, Reach::Newest, &mut NoLeaves).await?;
         // Leaves that only a snapshot has are no part of a tree that lost one of its own.
         let inner = lost.0.iter().filter(|range| walked.inner.contains(&range.address));
         let lost = &Lost(inner.cloned().collect());

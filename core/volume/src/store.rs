@@ -329,7 +329,7 @@ impl Store {
         Ok(page)
     }
 
-    /// Takes one more zone for nodes; false where none is left.
+    /// Finds further room for nodes: one more zone, or what is kept for who reads; false where there is none.
     pub(crate) async fn add_node_zone(&self, need: Need) -> Result<bool, VolumeError> {
         loop {
             {
@@ -337,7 +337,7 @@ impl Store {
                 let _no_cut = self.checkpoint.lock().await;
                 if let Some(zone) = self.unclaimed(if need == Need::More { 1 } else { 0 }) {
                     if !self.take_ground(zone, true).await? {
-                        return Ok(false);
+                        return Ok(self.end_reading());
                     }
                     self.name_zone(zone, vec![CLASS_NODES]).await?;
                     held(&self.zones).add(zone);
@@ -345,7 +345,7 @@ impl Store {
                 }
             }
             if !Box::pin(self.turn_over(Holder::Data)).await? {
-                return Ok(false);
+                return Ok(self.end_reading());
             }
         }
     }

@@ -457,11 +457,11 @@ impl Zones {
         zone.changed = true;
     }
 
-    /// Has nothing be given out that the durable root has, whatever newer ones have. One is pinned at a time.
-    pub fn pin(&mut self) {
+    /// Has nothing be given out that the durable root has (`taken`), whatever newer ones have. One is pinned at a time.
+    pub fn pin(&mut self, taken: &BTreeMap<u32, Bitmap>) {
         debug_assert!(!self.is_pinned, "one at a time");
         self.is_pinned = true;
-        self.zones.values_mut().for_each(|zone| zone.pinned = Some(zone.bitmap()));
+        self.zones.iter_mut().for_each(|(number, zone)| zone.pinned = taken.get(number).cloned());
     }
 
     /// Whether what was pinned is as it was.
@@ -518,7 +518,7 @@ mod tests {
         let old = [(); 2].map(|()| zones.take().expect("room"));
         zones.settle();
         let taken = zones.taken();
-        zones.pin();
+        zones.pin(&taken);
         let all = zones.free_nodes();
         let young = zones.take().expect("room");
         [old[0], young].into_iter().for_each(|address| zones.free(address));
@@ -534,7 +534,7 @@ mod tests {
         assert!(zones.is_pinned() && !zones.is_clear(2) && zones.unpin());
         assert_eq!((zones.free_nodes(), zones.is_pinned(), zones.unpin()), (all + 1, false, false));
         zones.free(old[1]);
-        zones.pin();
+        zones.pin(&zones.taken());
         [7, 8].into_iter().for_each(|_| zones.settle());
         assert!(zones.is_clear(2), "it was let go of before");
     }

@@ -26,6 +26,20 @@ pub(crate) fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
+/// Names in a row that a message has of many at most.
+const MOST_NAMED: usize = 5;
+
+/// Names in a row; of many, how many there are besides.
+pub(crate) fn row<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    let named = &names[..names.len().min(MOST_NAMED)];
+    let more = match names.len() - named.len() {
+        0 => String::new(),
+        beyond => format!(" and {beyond} more"),
+    };
+    named.join(", ") + &more
+}
+
 /// A part in percent, to one decimal.
 pub(crate) fn percent(part: u64, of: u64) -> f64 {
     (part as f64 * 1000.0 / of.max(1) as f64).round() / 10.0
@@ -364,5 +378,18 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space, status: &Spa
         },
         qos: open.services().get(&record.uuid).map(|service| service.qos()).unwrap_or_default(),
         scrub: SpaceScrub::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_some_are_named() {
+        let names = |count: usize| (0..count).map(|number| format!("i{number}"));
+        assert_eq!(row(names(2)), "i0, i1");
+        assert_eq!(row(names(5)), "i0, i1, i2, i3, i4");
+        assert_eq!(row(names(7)), "i0, i1, i2, i3, i4 and 2 more");
     }
 }

@@ -21,6 +21,11 @@ pub(crate) const WELL_KNOWN: u8 = 0x1e;
 /// SAM-5, SPC-4, SBC-3, iSCSI.
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 
+/// A page of vital product data with its header.
+pub(crate) fn page(code: u8, body: &[u8]) -> Vec<u8> {
+    [&[DISK, code], &(body.len() as u16).to_be_bytes()[..], body].concat()
+}
+
 /// Standard INQUIRY data.
 pub(crate) fn standard(first: u8, copies: bool) -> Vec<u8> {
     let mut bytes = vec![0; 96];

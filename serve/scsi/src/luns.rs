@@ -62,7 +62,7 @@ pub(crate) fn answer(device: &Device, nexus: &NexusId, address: Address, cdb: &C
     }
 }
 
-/// The answer to REQUEST SENSE where there is no unit.
+/// The answer to REQUEST SENSE.
 pub(crate) fn request_sense(sense: Sense, cdb: &Cdb) -> Answer {
     let bytes = if cdb.bit(1, 0) { sense.descriptor_format() } else { sense.fixed_format() };
     cut(bytes, usize::from(cdb.u8(4)))
@@ -71,17 +71,13 @@ pub(crate) fn request_sense(sense: Sense, cdb: &Cdb) -> Answer {
 /// The answer of a unit that is away: who it is, and that it is becoming ready.
 fn answer_away(id: Uuid, device: &Device, nexus: &NexusId, cdb: &Cdb) -> Answer {
     let not_ready = Sense::new(SenseKey::NotReady, code::BECOMING_READY);
-    let page = |code: u8, body: Vec<u8>| {
-        let len = (body.len() as u16).to_be_bytes();
-        [&[identity::DISK, code], &len[..], &body].concat()
-    };
     let bytes = match (cdb.opcode(), cdb.bit(1, 0), cdb.u8(2)) {
         (0xa0, ..) => return report(device, cdb),
         (0x03, ..) => return request_sense(not_ready, cdb),
         (0x12, false, 0x00) => identity::standard(identity::DISK, false),
-        (0x12, true, 0x00) => page(0x00, vec![0x00, 0x80, 0x83]),
-        (0x12, true, 0x80) => page(0x80, identity::serial(id).into_bytes()),
-        (0x12, true, 0x83) => page(0x83, identity::names(id, device.name(), &device.ports(), &nexus.target)),
+        (0x12, true, 0x00) => identity::page(0x00, &[0x00, 0x80, 0x83]),
+        (0x12, true, 0x80) => identity::page(0x80, identity::serial(id).as_bytes()),
+        (0x12, true, 0x83) => identity::page(0x83, &identity::names(id, device.name(), &device.ports(), &nexus.target)),
         (0x12, ..) => return Err(Sense::cdb(2).into()),
         _ => return Err(not_ready.into()),
     };

@@ -119,6 +119,17 @@ impl Task {
         }
     }
 
+    /// A command that is a flush of its unit.
+    pub(crate) fn flush(self) -> Outcome {
+        match self.session().target().flush() {
+            Io::Ready(Some(outcome)) => {
+                let answer = self.flushed(outcome);
+                self.answered(answer)
+            }
+            io => self.reading(async move |task| task.flushed(task.finish(io).await)),
+        }
+    }
+
     /// What a flush of its unit is to the nexus. A loss is told once to each, whoever's flush met it: another's writes may
     /// be among those that are lost.
     pub(crate) fn flushed(&self, outcome: Result<(), IoError>) -> Answer {

@@ -201,10 +201,7 @@ impl Volume {
     async fn without_extents(&self, wanted: &mut BTreeMap<u64, u64>) -> Result<(), VolumeError> {
         if self.store.snapshots.newest() != 0 {
             let newest = self.store.checkpoint.lock().await;
-            let walked = self
-                .store
-                .walk(&self.store.read_alone(&newest), Reach::Snapshots, &mut Past(wanted), &mut |_| ())
-                .await?;
+            let walked = self.store.walk_newest(&newest, Reach::Snapshots, &mut Past(wanted)).await?;
             if walked.is_past_partial {
                 return Err(VolumeError::new(ErrorKind::Corrupt, "a snapshot that may have it cannot be read"));
             }
@@ -286,8 +283,7 @@ impl Volume {
             return Ok(0);
         }
         let newest = self.store.checkpoint.lock().await;
-        let walked =
-            self.store.walk(&self.store.read_alone(&newest), Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
+        let walked = self.store.walk_newest(&newest, Reach::Snapshots, &mut NoLeaves).await?;
         let mut fixed = 0;
         for verb in verbs.iter().filter(|verb| walked.verbs.contains(verb)) {
             let (address, blocks, is_used) = match verb {

@@ -60,9 +60,9 @@ impl Store {
     pub(crate) async fn read_beside(&self) -> Reading<'_> {
         let one = self.reading.lock().await;
         let newest = self.checkpoint.lock().await;
-        held(&self.zones).pin();
-        let pin = Pin { store: self, _one: one };
-        Reading { pin: Some(pin), ..self.read_alone(&newest) }
+        let of = self.read_alone(&newest);
+        held(&self.zones).pin(&of.taken);
+        Reading { pin: Some(Pin { store: self, _one: one }), ..of }
     }
 
     /// The newest durable root, for whoever has checkpoints wait until all of it was read.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::bitmap::Bitmap;
+use crate::checkpoint::Checkpoint;
 use crate::error::VolumeError;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::scan::reading::Reading;
@@ -81,6 +82,16 @@ struct Walk<'a> {
 }
 
 impl Store {
+    /// Reads all nodes of the newest root, and perhaps of snapshots, while checkpoints wait.
+    pub(crate) async fn walk_newest(
+        &self,
+        newest: &Checkpoint,
+        reach: Reach,
+        leaves: &mut impl Leaves,
+    ) -> Result<Walked, VolumeError> {
+        self.walk(&self.read_alone(newest), reach, leaves, &mut |_| ()).await
+    }
+
     /// Reads all nodes of a root, and perhaps of its snapshots.
     pub(crate) async fn walk(
         &self,
@@ -125,7 +136,7 @@ impl Store {
         blocks / (PAGE_BYTES / BLOCK_BYTES as usize)
     }
 
-    fn empty_zone(&self) -> Bitmap {
+    pub(super) fn empty_zone(&self) -> Bitmap {
         Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32)
     }
 

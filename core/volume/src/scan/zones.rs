@@ -96,17 +96,13 @@ impl<'a> ZoneCheck<'a> {
         let Some((zone, block)) = at else { return Ok(None) };
         if self.current.as_ref().is_none_or(|(current, ..)| *current != zone) {
             self.finish(zone).await?;
-            self.current = Some((zone, self.empty(), self.empty()));
+            self.current = Some((zone, self.store.empty_zone(), self.store.empty_zone()));
         }
         Ok(Some((block, blocks.min(self.of_zone() - block))))
     }
 
     fn of_zone(&self) -> u32 {
         (self.store.superblock().zone_bytes / BLOCK_BYTES) as u32
-    }
-
-    fn empty(&self) -> Bitmap {
-        Bitmap::zone(self.of_zone())
     }
 
     /// No owner comes any more.
@@ -120,7 +116,7 @@ impl<'a> ZoneCheck<'a> {
         for (zone, stored) in std::mem::replace(&mut self.waiting, later) {
             let owned = match &self.current {
                 Some((current, bits, _)) if *current == zone => bits.clone(),
-                _ => self.empty(),
+                _ => self.store.empty_zone(),
             };
             self.compare(zone, stored, &owned).await?;
         }
@@ -159,17 +155,16 @@ impl Store {
 
     /// The bitmap in a slot, if it is the one that the tree of zones names.
     fn bitmap_in(&self, slot: &IoBuf, zone: u32, stored: Stored) -> Option<Bitmap> {
-        let empty = Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32);
         let (generation, bits) = open_slot(self.volume(), zone, slot)?;
         let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
-        (is_it && bits.covers(&empty)).then_some(bits)
+        (is_it && bits.covers(&self.empty_zone())).then_some(bits)
     }
 
     /// The bitmap of a zone as it is on the device, and whether a copy did not have it; `None` where it is not the one that
     /// the tree of zones names.
     async fn look_at_bitmap(&self, zone: u32, stored: Stored) -> Option<(Bitmap, bool)> {
         if stored.slot > 1 {
-            return Some((Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32), false));
+            return Some((self.empty_zone(), false));
         }
         let (at, len) = self.slot_of(zone, stored);
         self.media.read(at, len, |slot| self.bitmap_in(slot, zone, stored).ok_or("it is damaged")).await.ok()

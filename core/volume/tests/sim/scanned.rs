@@ -2,26 +2,15 @@
 //! where there is no room for what a scan reads.
 
 use std::cell::Cell;
-use std::pin::Pin;
 
 use futures_util::future::{join, join3};
 use holdfast_device::IoSlice;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_volume::service::{Caller, FileService, Remove};
-use holdfast_volume::{ErrorKind, ScanSettings, Steps, Volume, VolumeError};
+use holdfast_volume::{ErrorKind, ScanSettings, Volume, VolumeError};
 
 use crate::plain::{NEW, WRITING, new_volume};
-
-/// Steps that all go on.
-struct All;
-
-impl Steps for All {
-    fn step(&self, _: u64) -> Pin<Box<dyn Future<Output = bool> + '_>> {
-        Box::pin(async { true })
-    }
-
-    fn done(&self, _: u64) {}
-}
+use crate::snapshots::Goes;
 
 /// Whether it is only that there is no room.
 fn is_full(error: &VolumeError) -> bool {
@@ -99,7 +88,7 @@ async fn churn(volume: &Volume, random: &SimRandom, most: u32) {
             9 => {
                 let name = format!("s{}", random.range(0..4u32));
                 match volume.destroy_snapshot(&name).await {
-                    Ok(()) => drop(volume.reclaim(&All).await.expect("given back")),
+                    Ok(()) => drop(volume.reclaim(&Goes(true)).await.expect("given back")),
                     Err(error) => assert_eq!(error.kind, ErrorKind::NotFound, "{error}"),
                 }
             }

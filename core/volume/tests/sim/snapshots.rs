@@ -18,7 +18,7 @@ use crate::model::{Files, Model, difference, is_full, read_all};
 use crate::plain::{NEW, WRITING, new_volume, open};
 
 /// Steps that go on, or end at once.
-struct Goes(bool);
+pub struct Goes(pub bool);
 
 impl Steps for Goes {
     fn step(&self, _: u64) -> Pin<Box<dyn Future<Output = bool> + '_>> {

@@ -16,9 +16,8 @@ use super::spec::{JobSpec, Target};
 use super::table::Scrubbed;
 use crate::engine::Engine;
 use crate::events::moment;
+use crate::view::row;
 
-/// Spaces that an event names, at most.
-const MOST_NAMED: usize = 5;
 /// How far ahead a time may be that counts as it is: clocks are set back a little now and then.
 const AHEAD: Duration = Duration::from_secs(3600);
 
@@ -69,11 +68,7 @@ impl Engine {
 
     /// Tells that the clock was ahead when spaces of a pool were scrubbed.
     fn tell_of_clock(&self, of: &Target, names: &[String], latest: Timestamp) {
-        let beyond = names.len().saturating_sub(MOST_NAMED);
-        let mut named = names[..names.len() - beyond].join(", ");
-        if beyond > 0 {
-            named = format!("{named} and {beyond} more");
-        }
+        let named = row(names);
         let cause = format!(
             "the last scrub of {named} was at {}, which has not come yet: the clock was ahead; the next one counts from now \
              on",

@@ -23,6 +23,7 @@ use crate::engine::{Engine, Live, OpenPool};
 use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::exports::about_export;
 use crate::pools::parse_name;
+use crate::view::row;
 use crate::volumes::HeldDisk;
 
 /// LUNs of a target, at most, and their highest number: what all initiators look at.
@@ -86,9 +87,7 @@ fn blocks(blocks: LunBlocks) -> LogicalBlocks {
 
 /// LUNs by name, a few of them.
 pub(crate) fn lun_names(luns: &[(String, u16)]) -> String {
-    let shown: Vec<String> = luns.iter().take(5).map(|(target, number)| format!("{target}/{number}")).collect();
-    let more = if luns.len() > 5 { format!(" and {} more", luns.len() - 5) } else { String::new() };
-    format!("{}{more}", shown.join(", "))
+    row(luns.iter().map(|(target, number)| format!("{target}/{number}")))
 }
 
 impl Live {

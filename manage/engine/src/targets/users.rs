@@ -10,16 +10,7 @@ use holdfast_model::ObjectRef;
 use super::known::KnownTarget;
 use crate::engine::Engine;
 use crate::error::{ApiResult, not_confirmed};
-
-/// Initiators that are named, at most.
-const MOST_NAMED: usize = 5;
-
-/// Names in a row; of many, how many there are besides.
-fn row(names: BTreeSet<String>) -> String {
-    let beyond = names.len().saturating_sub(MOST_NAMED);
-    let named = names.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-    if beyond > 0 { format!("{named} and {beyond} more") } else { named }
-}
+use crate::view::row;
 
 impl Engine {
     /// Refuses to end `object`, a target or LUN, if its initiators would be cut off, or lose their reservations of these
@@ -67,18 +58,5 @@ impl Engine {
             return Ok(());
         }
         Err(not_confirmed(object, lost.join("; "), "have them log out and give them up, or repeat with --yes"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_some_are_named() {
-        let names = |count: usize| (0..count).map(|number| format!("i{number}")).collect();
-        assert_eq!(row(names(2)), "i0, i1");
-        assert_eq!(row(names(5)), "i0, i1, i2, i3, i4");
-        assert_eq!(row(names(7)), "i0, i1, i2, i3, i4 and 2 more");
     }
 }

@@ -1,11 +1,13 @@
 //! Reservations of LUNs, as pools keep them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Rig, eventually};
 use crate::targets::{import, lun, made, start, with_pool};
 use client::Client;
 use holdfast_api::{AddLun, Code, ImportPools, SetTarget};
+use holdfast_engine::Engine;
 use holdfast_iscsi::protocol::constants::{COMMAND_WRITE, FLAG_FINAL};
 use holdfast_model::DiskState;
 
@@ -21,6 +23,23 @@ mod client;
 const KEY: u64 = 0xabc;
 /// What no document but the one that is looked for has.
 const READ_ONLY: &[u8] = br#""read_only":true"#;
+
+/// A pool `tank`, and the target `vm` whose LUN 0 is a space of it, for anybody: an address of it, and its name.
+async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
+    with_pool(engine, rig, "tank").await;
+    let target = made(engine, "vm", &["tank/vm"]).await;
+    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
+    (target.portals[0].address.clone(), target.iqn.clone())
+}
+
+/// Takes the disks of that pool away, or brings them back.
+fn move_disks(rig: &Rig, is_away: bool) {
+    for disk in ["tank1", "tank2"] {
+        let (here, away) = (rig.path(disk), rig.path(&format!("{disk}.away")));
+        let (from, to) = if is_away { (here, away) } else { (away, here) };
+        std::fs::rename(from, to).unwrap();
+    }
+}
 
 fn login(address: &str, iqn: &str, initiator: &str) -> Client {
     let mut client = Client::connect(address.parse().expect("an address"));
@@ -61,10 +80,7 @@ fn outcome(client: &mut Client, cdb: &[u8]) -> (u8, [u8; 3]) {
 async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_back() {
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
-    with_pool(&engine, &rig, "tank").await;
-    let target = made(&engine, "vm", &["tank/vm"]).await;
-    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
-    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let (address, iqn) = open_target(&engine, &rig).await;
     tokio::task::spawn_blocking(move || reserve(&address, &iqn)).await.unwrap();
     assert_eq!(engine.reservation("vm", 0).unwrap().registrants.len(), 1);
     // The connection that went is noticed in its own time; a pool with initiators on it stays.
@@ -117,20 +133,14 @@ async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_b
 async fn initiators_are_cut_off_only_by_who_means_it() {
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
-    with_pool(&engine, &rig, "tank").await;
-    let target = made(&engine, "vm", &["tank/vm"]).await;
-    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
-    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
-    let login = {
-        let (address, iqn) = (address.clone(), iqn.clone());
-        move || {
-            let mut client = Client::connect(address.parse().expect("an address"));
-            assert_eq!(client.login_as(&[("InitiatorName", INITIATOR), ("TargetName", &iqn)], &[]), 0);
-            client.settle();
-            client
-        }
+    let (address, iqn) = open_target(&engine, &rig).await;
+    let (at, name) = (address.clone(), iqn.clone());
+    let entering = move || {
+        let mut client = login(&at, &name, INITIATOR);
+        client.settle();
+        client
     };
-    let client = tokio::task::spawn_blocking(login).await.unwrap();
+    let client = tokio::task::spawn_blocking(entering).await.unwrap();
     let refused = [
         engine.remove_lun("vm".into(), 0, false).await.unwrap_err(),
         engine.destroy_target("vm".into(), false).await.unwrap_err(),
@@ -165,10 +175,7 @@ async fn initiators_are_cut_off_only_by_who_means_it() {
 async fn a_pool_that_is_opened_again_lets_nobody_in_who_was_kept_out() {
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
-    with_pool(&engine, &rig, "tank").await;
-    let target = made(&engine, "vm", &["tank/vm"]).await;
-    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
-    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let (address, iqn) = open_target(&engine, &rig).await;
     let (holder, mut fenced) = tokio::task::spawn_blocking(move || {
         let mut holder = login(&address, &iqn, INITIATOR);
         holder.settle();
@@ -181,13 +188,12 @@ async fn a_pool_that_is_opened_again_lets_nobody_in_who_was_kept_out() {
     })
     .await
     .unwrap();
-    let disks = ["tank1", "tank2"];
-    disks.iter().for_each(|disk| std::fs::rename(rig.path(disk), rig.path(&format!("{disk}.away"))).unwrap());
+    move_disks(&rig, true);
     eventually(&engine, "noticing", || {
         engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
     })
     .await;
-    disks.iter().for_each(|disk| std::fs::rename(rig.path(&format!("{disk}.away")), rig.path(disk)).unwrap());
+    move_disks(&rig, false);
     let reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
     eventually(&engine, "reopening", || reopened() && engine.target("vm").unwrap().luns[0].served).await;
     let view = engine.reservation("vm", 0).unwrap();
@@ -207,15 +213,11 @@ async fn a_pool_that_is_opened_again_lets_nobody_in_who_was_kept_out() {
 async fn a_lun_whose_pool_is_looked_for_is_not_ready_until_it_is_there() {
     let rig = Rig::new();
     let engine = start(&rig, "state").await;
-    with_pool(&engine, &rig, "tank").await;
-    let target = made(&engine, "vm", &["tank/vm"]).await;
-    engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
-    let (address, iqn) = (target.portals[0].address.clone(), target.iqn.clone());
+    let (address, iqn) = open_target(&engine, &rig).await;
     tokio::task::spawn_blocking(move || reserve(&address, &iqn)).await.unwrap();
     engine.shutdown().await;
     drop(engine);
-    let disks = ["tank1", "tank2"];
-    disks.iter().for_each(|disk| std::fs::rename(rig.path(disk), rig.path(&format!("{disk}.away"))).unwrap());
+    move_disks(&rig, true);
 
     let engine = start(&rig, "state").await;
     let target = engine.target("vm").unwrap();
@@ -232,7 +234,7 @@ async fn a_lun_whose_pool_is_looked_for_is_not_ready_until_it_is_there() {
     })
     .await
     .unwrap();
-    disks.iter().for_each(|disk| std::fs::rename(rig.path(&format!("{disk}.away")), rig.path(disk)).unwrap());
+    move_disks(&rig, false);
     eventually(&engine, "importing", || engine.target("vm").unwrap().luns[0].served).await;
     let client = tokio::task::spawn_blocking(move || {
         client.settle();

@@ -6,7 +6,6 @@
 use crate::answer::{Answer, DataIn, Outcome};
 use crate::command::{Command, Conflict, Run};
 use crate::task::Task;
-use holdfast_device::Io;
 
 const SYNCHRONIZE: Command = Command::new(&[0], Run::Start(synchronize));
 const PREFETCH: Command = Command::new(&[0], Run::Now(prefetch)).conflict(Conflict::Reads);
@@ -30,13 +29,7 @@ fn synchronize(task: Task) -> Outcome {
     if let Err(sense) = task.cdb.range().check(task.unit()) {
         return task.answered(Err(sense.into()));
     }
-    match task.session().target().flush() {
-        Io::Ready(Some(outcome)) => {
-            let answer = task.flushed(outcome);
-            task.answered(answer)
-        }
-        io => task.reading(async move |task| task.flushed(task.finish(io).await)),
-    }
+    task.flush()
 }
 
 /// There is nothing nearer to bring the range to.

@@ -1,12 +1,11 @@
 //! Commands about the unit as such: is it ready, what went wrong, start and stop (SPC-4 6.37, 6.47, SBC-3 5.25).
 
-use holdfast_device::Io;
-
 use crate::answer::{Answer, DataIn, Outcome};
 use crate::cdb::Cdb;
 use crate::command::{Command, Conflict, Reach, Run};
+use crate::luns;
 use crate::sense::{Sense, SenseKey, code};
-use crate::task::{Task, cut};
+use crate::task::Task;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command::new(&[0x00, 0, 0, 0, 0, 0], Run::Now(test_unit_ready)).conflict(Conflict::Reserved),
@@ -26,8 +25,7 @@ fn test_unit_ready(_: &Task) -> Answer {
 fn request_sense(task: &Task) -> Answer {
     let waiting = task.link.party.pending().take();
     let sense = waiting.map_or(Sense::new(SenseKey::NoSense, code::NONE), |attention| attention.sense());
-    let bytes = if task.cdb.bit(1, 0) { sense.descriptor_format() } else { sense.fixed_format() };
-    cut(bytes, task.cdb.u8(4).into())
+    luns::request_sense(sense, &task.cdb)
 }
 
 fn start_stop_conflict(cdb: &Cdb) -> Conflict {
@@ -40,11 +38,5 @@ fn start_stop(task: Task) -> Outcome {
     if start || no_flush {
         return task.answered(Ok(DataIn::None));
     }
-    match task.session().target().flush() {
-        Io::Ready(Some(outcome)) => {
-            let answer = task.flushed(outcome);
-            task.answered(answer)
-        }
-        io => task.reading(async move |task| task.flushed(task.finish(io).await)),
-    }
+    task.flush()
 }

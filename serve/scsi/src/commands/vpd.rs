@@ -32,10 +32,7 @@ pub(super) fn page(task: &Task, code: u8) -> Result<Vec<u8>, Sense> {
         code => PAGES.iter().find(|(other, _)| *other == code).and_then(|(_, body)| body(task)),
     };
     let body = body.ok_or(Sense::cdb(2))?;
-    let mut bytes = vec![identity::DISK, code];
-    bytes.extend((body.len() as u16).to_be_bytes());
-    bytes.extend(body);
-    Ok(bytes)
+    Ok(identity::page(code, &body))
 }
 
 fn serial(task: &Task) -> Option<Vec<u8>> {
