@@ -144,10 +144,12 @@ impl Salvage {
         }
         let id = wanted(&counts, pool)?;
         let (mut doubts, mut obstacle) = (Vec::new(), None);
-        let mut promised = 0;
+        // Labels promise also where no whole configuration is left.
+        let strays = known.strays.iter().filter(|(of, _)| *of == id).map(|(_, member)| member.promised);
+        let mut promised = strays.max().unwrap_or(0);
         for found in known.pools.iter().filter(|found| found.id == id) {
-            promised =
-                found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
+            let members = found.members.iter().map(|member| member.promised);
+            promised = members.chain([promised, found.position.generation]).max().unwrap_or(0);
             // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut
             // short.
             if found.position.sequence > 1 {
