@@ -32,6 +32,12 @@ impl Volume {
         self.store.snapshots.is_to_be_reclaimed() && !self.store.snapshots.are_leaving()
     }
 
+    /// Whether blocks may be kept for snapshots: for some that there are, one that is just being destroyed, or some whose
+    /// blocks are to be given back. The volume does not shrink then.
+    pub fn keeps_for_snapshots(&self) -> bool {
+        self.store.snapshots.are_any()
+    }
+
     /// Bytes that only snapshots have, or had.
     pub fn kept_bytes(&self) -> u64 {
         self.store.snapshots.kept_blocks() * holdfast_model::BLOCK_BYTES
