@@ -338,7 +338,7 @@ impl Engine {
             tracing::warn!("commands to target {name} are still being finished");
         }
         let luns = std::mem::take(&mut target.luns);
-        luns::let_go(&target.device, luns, luns::Then::Gone).await;
+        luns::let_go(self.next_reactor(), &target.device, luns, luns::Then::Gone).await;
         drop(target);
         self.apply_qos_of_all();
     }

@@ -13,7 +13,7 @@ use holdfast_model::Uuid;
 use crate::blocks::blocks_around;
 use crate::claims::Claims;
 use crate::exclusion::Exclusion;
-use crate::losses::Losses;
+use crate::flushes::{Flushes, LossCount};
 use crate::qos::{Balancer, FlowId, Limiter, Qos};
 use crate::ranges::{Ranges, WatchedRange};
 use crate::traffic::Traffic;
@@ -31,8 +31,8 @@ pub struct ObjectService {
     /// Outlives each target: one that is withdrawn drains while the next serves already.
     pub(crate) exclusion: Arc<Exclusion>,
     pub(crate) ranges: Arc<Ranges>,
-    /// How often a flush told that answered writes are lost.
-    pub(crate) losses: Losses,
+    /// What flushes told.
+    pub(crate) flushes: Arc<Flushes>,
     claims: Arc<Claims>,
     qos: Mutex<Qos>,
 }
@@ -51,7 +51,7 @@ impl ObjectService {
             clock,
             exclusion: Arc::default(),
             ranges: Arc::default(),
-            losses: Losses::default(),
+            flushes: Arc::default(),
             claims: Arc::default(),
             qos: Mutex::default(),
         }
@@ -74,8 +74,13 @@ impl ObjectService {
 
     /// How often a flush told that answered writes are lost, whoever asked for it. The object tells that once; who
     /// compares this number with that of before hears of it, too.
-    pub fn losses(&self) -> u64 {
-        self.losses.count()
+    pub fn losses(&self) -> &LossCount {
+        self.flushes.losses()
+    }
+
+    /// Whether changes were answered that no flush made durable since.
+    pub fn has_unflushed(&self) -> bool {
+        self.flushes.has_unflushed()
     }
 
     /// Who uses the object.

@@ -17,7 +17,7 @@ use holdfast_model::Uuid;
 
 use crate::claims::{Claim, Claimed};
 use crate::exclusion::Exclusion;
-use crate::losses;
+use crate::flushes;
 use crate::qos::{Cost, Entry, Limiter, Qos, QueuedEntry};
 use crate::service::ObjectService;
 use crate::traffic::{Counters, RequestKind, Traffic};
@@ -101,6 +101,9 @@ impl Watcher for TargetService {
     fn ended(&self, tag: RequestTag) {
         let (kind, slots, now) = (RequestKind::of(tag.tag & 3), tag.tag >> 2, self.object.clock.now());
         let took = now.saturating_sub(tag.asked);
+        if matches!(kind, RequestKind::Write | RequestKind::Discard) {
+            self.object.flushes.note_change();
+        }
         self.traffic.answer(kind, took);
         self.object.traffic.answer(kind, took);
         if slots > 0 {
@@ -235,7 +238,7 @@ impl Target {
 
     /// Makes every write answered so far, on any connection, durable.
     pub fn flush(&self) -> Io<()> {
-        self.serve(RequestKind::Flush, 0, |service| losses::counted(&service.losses, service.object.flush()))
+        self.serve(RequestKind::Flush, 0, |service| flushes::counted(&service.flushes, || service.object.flush()))
     }
 
     /// The kinds of bytes from `offset`, in order, covering at most `len` bytes and at most `max` runs (at least one).

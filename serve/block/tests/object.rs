@@ -159,16 +159,27 @@ fn losses_are_counted_whoever_flushed_and_whether_or_not_anybody_waits() {
         let memory = Arc::new(Memory::new(SIZE).slow(Duration::from_millis(20)));
         let service = Arc::new(ObjectService::new(memory.clone(), Balancer::new(1), clock()));
         let target = target("one", &service, Qos::default());
+        let session = Session::new(target.clone());
+        assert!(!service.has_unflushed());
+        let during = async {
+            clock().sleep(Duration::from_millis(10)).await;
+            change(&session, 0, 4096, Change::Discard).await.unwrap();
+        };
+        write(&session, 0, &[1; 4096]).await.unwrap();
+        assert!(service.has_unflushed());
+        let (flushed, ()) = join(target.flush(), during).await;
+        flushed.unwrap();
+        assert!(service.has_unflushed(), "it was answered after the flush began");
         target.flush().await.unwrap();
-        assert_eq!(service.losses(), 0);
+        assert_eq!((service.losses().get(), service.has_unflushed()), (0, false));
         *memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
         assert_eq!(target.flush().await.unwrap_err().kind, IoErrorKind::Media);
-        assert_eq!(service.losses(), 1);
+        assert_eq!(service.losses().get(), 1);
         drop(target.flush());
         clock().sleep(Duration::from_millis(100)).await;
-        assert_eq!(service.losses(), 2, "nobody waited for it");
+        assert_eq!(service.losses().get(), 2, "nobody waited for it");
         *memory.broken.lock().unwrap() = Some(IoErrorKind::Gone);
         target.flush().await.unwrap_err();
-        assert_eq!(service.losses(), 2, "nothing is lost of what is only away");
+        assert_eq!(service.losses().get(), 2, "nothing is lost of what is only away");
     });
 }

@@ -3,20 +3,45 @@
 //! Invariant: an initiator never hears that a LUN does not exist which it will see again, since it would give up what is
 //! on it.
 
+use std::sync::Arc;
+
 use holdfast_model::Uuid;
 
+use crate::losses::Losses;
 use crate::ports::NexusId;
-use crate::reservations::HeldReservations;
+use crate::reservations::Reservations;
+
+/// What stays of a unit that is away for a time: its next unit takes it over as it is.
+#[derive(Clone)]
+pub struct Held {
+    /// Nothing where what is kept of them counts.
+    pub(crate) reservations: Option<Arc<Reservations>>,
+    pub(crate) losses: Arc<Losses>,
+}
+
+impl Held {
+    /// Whether its reservations are here; else what was kept of them counts.
+    pub fn has_reservations(&self) -> bool {
+        self.reservations.is_some()
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let reservations = self.reservations.as_ref().map(|held| held.view());
+        f.debug_struct("Held").field("reservations", &reservations).field("losses", &self.losses.count()).finish()
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Away {
     id: Uuid,
-    held: Option<HeldReservations>,
+    held: Option<Held>,
 }
 
 impl Away {
-    pub(crate) fn new(id: Uuid, held: Option<HeldReservations>) -> Self {
+    pub(crate) fn new(id: Uuid, held: Option<Held>) -> Self {
         Self { id, held }
     }
 
@@ -25,22 +50,26 @@ impl Away {
         self.id
     }
 
-    /// Its reservations, where it was here before.
-    pub(crate) fn held(&self) -> Option<HeldReservations> {
+    /// What stays of it, where it was here before.
+    pub(crate) fn held(&self) -> Option<Held> {
         self.held.clone()
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.held = None;
+    pub(crate) fn forget_reservations(&mut self) {
+        self.held.iter_mut().for_each(|held| held.reservations = None);
+    }
+
+    fn reservations(&self) -> Option<&Arc<Reservations>> {
+        self.held.as_ref()?.reservations.as_ref()
     }
 
     /// A nexus has ended.
     pub(crate) fn left(&self, nexus: &NexusId, serial: u64) {
-        self.held.iter().for_each(|held| held.0.left(nexus, serial));
+        self.reservations().into_iter().for_each(|held| held.left(nexus, serial));
     }
 
     /// It was reset.
     pub(crate) fn reset(&self) {
-        self.held.iter().for_each(|held| held.0.release(None));
+        self.reservations().into_iter().for_each(|held| held.release(None));
     }
 }

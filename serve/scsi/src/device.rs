@@ -3,7 +3,7 @@
 //! ```text
 //!   Device ─ slots ─ LUN ─▶ Unit
 //!      │        └─ links      one for each nexus: Nexus ─▶ Link ─▶ Unit, Party
-//!      ├─ away  ─ LUN ─▶ Away    what is known of a unit that is to come back: its name, its reservations
+//!      ├─ away  ─ LUN ─▶ Away    what is known of a unit that is to come back: its name, reservations, losses
 //!      └─ nexuses             who is connected through which port
 //! ```
 //!
@@ -20,13 +20,12 @@ use holdfast_model::Uuid;
 use tokio::sync::Notify;
 
 use crate::attention::Attention;
-use crate::away::Away;
+use crate::away::{Away, Held};
 use crate::copy::Proof;
 use crate::error::ScsiError;
 use crate::lun::MAX_LUN;
 use crate::party::Party;
 use crate::ports::{AccessState, NexusId, Port};
-use crate::reservations::HeldReservations;
 use crate::shared::Shared;
 use crate::unit::Unit;
 
@@ -60,7 +59,7 @@ struct Slot {
 
 impl Slot {
     fn link(&mut self, lun: u16, nexus: &NexusState, attention: Attention) {
-        let party = Party::new(nexus.id.clone(), nexus.serial, self.unit.target().clone(), nexus.bell.clone());
+        let party = Party::new(nexus.id.clone(), nexus.serial, &self.unit, nexus.bell.clone());
         party.tell(attention);
         self.unit.join(&party);
         let link = Link { lun, unit: self.unit.clone(), party, _presence: self.presence.clone() };
@@ -228,7 +227,8 @@ impl Device {
         let mut table = self.table();
         let Some(slot) = table.slots.remove(&lun) else { return Box::pin(async {}) };
         self.version.fetch_add(1, Ordering::Release);
-        table.away.insert(lun, Away::new(slot.unit.settings().id, slot.unit.held()));
+        slot.links.iter().for_each(|(_, link)| slot.unit.leave_for_now(&link.party));
+        table.away.insert(lun, Away::new(slot.unit.settings().id, Some(slot.unit.held())));
         drop(table);
         slot.end()
     }
@@ -249,14 +249,14 @@ impl Device {
         }
     }
 
-    /// The reservations of a unit that is away, for the unit that takes its place.
-    pub fn held(&self, lun: u16, id: Uuid) -> Option<HeldReservations> {
+    /// What stays of a unit that is away, for the unit that takes its place.
+    pub fn held(&self, lun: u16, id: Uuid) -> Option<Held> {
         self.table().away.get(&lun).filter(|away| away.id() == id)?.held()
     }
 
-    /// Forgets what is held of a unit that is away: from now on, what was kept of it counts.
-    pub fn forget_held(&self, lun: u16) {
-        self.table().away.get_mut(&lun).into_iter().for_each(Away::forget);
+    /// Forgets the reservations of a unit that is away: from now on, what was kept of them counts.
+    pub fn forget_reservations(&self, lun: u16) {
+        self.table().away.get_mut(&lun).into_iter().for_each(Away::forget_reservations);
     }
 
     /// What is known of a unit that is away.

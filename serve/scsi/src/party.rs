@@ -5,7 +5,7 @@
 //!   abort: a new Work takes its place ─▶ the old ones begin nothing more ─▶ their last tasks end ─▶ they are over
 //! ```
 //!
-//! Invariant: a party knows no unit, so that a unit can know its parties. Work is over when nothing of it is under way,
+//! Invariant: a party holds no unit, so that a unit can hold its parties. Work is over when nothing of it is under way,
 //! in the block service neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,9 @@ use tokio::sync::Notify;
 
 use crate::attention::{Attention, Pending};
 use crate::copy::Operations;
+use crate::losses::Losses;
 use crate::ports::NexusId;
+use crate::unit::Unit;
 
 /// The tasks of a nexus with a unit since it was reset last.
 pub(crate) struct Work {
@@ -53,21 +55,27 @@ pub(crate) struct Party {
     target: Arc<Target>,
     pending: Pending,
     standing: AtomicU64,
-    /// Of so many losses of answered writes it knows.
-    losses: AtomicU64,
+    losses: Arc<Losses>,
+    /// Of so many of them it was told.
+    told_losses: AtomicU64,
+    /// Of so many it knew when it asked for a flush that was good: it has heard of those for sure.
+    known_losses: AtomicU64,
     works: Mutex<Works>,
     copies: Operations,
     bell: Arc<Notify>,
 }
 
 impl Party {
-    pub(crate) fn new(id: NexusId, serial: u64, target: Arc<Target>, bell: Arc<Notify>) -> Arc<Self> {
+    /// That of a nexus with `unit`.
+    pub(crate) fn new(id: NexusId, serial: u64, unit: &Unit, bell: Arc<Notify>) -> Arc<Self> {
+        let (target, known) = (unit.target().clone(), unit.losses_known_to(&id));
         let works = Mutex::new(Works { now: Work::new(&target), older: Vec::new(), aborts: 0 });
-        let losses = AtomicU64::new(target.object().losses());
         Arc::new(Self {
             id,
             serial,
-            losses,
+            losses: unit.losses().clone(),
+            told_losses: AtomicU64::new(known),
+            known_losses: AtomicU64::new(known),
             target,
             pending: Pending::default(),
             standing: AtomicU64::new(0),
@@ -137,10 +145,25 @@ impl Party {
         all.iter().map(|work| work.over.wait()).collect()
     }
 
-    /// Whether answered writes were lost of which it did not know before. It knows from then on.
+    /// Of how many losses of answered writes it was told.
+    pub(crate) fn told_losses(&self) -> u64 {
+        self.told_losses.load(Ordering::SeqCst)
+    }
+
+    /// Whether answered writes were lost of which it was not told before. It is from then on.
     pub(crate) fn hears_of_losses(&self) -> bool {
-        let losses = self.target.object().losses();
-        self.losses.fetch_max(losses, Ordering::SeqCst) < losses
+        let losses = self.losses.count();
+        self.told_losses.fetch_max(losses, Ordering::SeqCst) < losses
+    }
+
+    /// A flush is good that it asked for when it was told of so many.
+    pub(crate) fn note_flushed(&self, told: u64) {
+        self.known_losses.fetch_max(told, Ordering::SeqCst);
+    }
+
+    /// Of how many it has heard for sure.
+    pub(crate) fn knew_of_losses(&self) -> u64 {
+        self.known_losses.load(Ordering::SeqCst)
     }
 
     /// What reservations say of it and as of which version of them, in one word of theirs.

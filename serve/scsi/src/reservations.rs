@@ -53,16 +53,6 @@ pub struct ReservationView {
     pub unreadable: Option<String>,
 }
 
-/// The reservations of a unit that is away for a time: its next unit takes them over as they are.
-#[derive(Clone)]
-pub struct HeldReservations(pub(crate) Arc<Reservations>);
-
-impl std::fmt::Debug for HeldReservations {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("HeldReservations").field(&self.0.view()).finish()
-    }
-}
-
 /// What reservations say of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing(u64);

@@ -121,21 +121,25 @@ impl Task {
 
     /// A command that is a flush of its unit.
     pub(crate) fn flush(self) -> Outcome {
+        let told = self.link.party.told_losses();
         match self.session().target().flush() {
             Io::Ready(Some(outcome)) => {
-                let answer = self.flushed(outcome);
+                let answer = self.flushed(outcome, told);
                 self.answered(answer)
             }
-            io => self.reading(async move |task| task.flushed(task.finish(io).await)),
+            io => self.reading(async move |task| task.flushed(task.finish(io).await, told)),
         }
     }
 
-    /// What a flush of its unit is to the nexus. A loss is told once to each, whoever's flush met it: another's writes may
-    /// be among those that are lost.
-    pub(crate) fn flushed(&self, outcome: Result<(), IoError>) -> Answer {
+    /// What a flush of its unit is to the nexus, which was told of so many losses when it began. A loss is told once to
+    /// each, whoever's flush met it: another's writes may be among those that are lost.
+    pub(crate) fn flushed(&self, outcome: Result<(), IoError>, told: u64) -> Answer {
         let lost = self.link.party.hears_of_losses();
         match outcome {
-            Ok(()) if !lost => Ok(DataIn::None),
+            Ok(()) if !lost => {
+                self.link.party.note_flushed(told);
+                Ok(DataIn::None)
+            }
             Ok(()) => Err(Fault::Check(lost_writes())),
             Err(error) => Err(flush_fault(&error)),
         }

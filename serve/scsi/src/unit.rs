@@ -5,6 +5,7 @@
 //!    ├─ parties        who is to be told of what happens to it
 //!    ├─ mode           what MODE SELECT changes
 //!    ├─ reservations   who may do what
+//!    ├─ losses         which answered writes are gone, and who has yet to hear of it
 //!    └─ room           how full the ground below is
 //! ```
 //!
@@ -18,9 +19,12 @@ use holdfast_block::Target;
 use holdfast_model::Uuid;
 
 use crate::attention::Attention;
+use crate::away::Held;
+use crate::losses::Losses;
 use crate::mode::{self, Mode};
 use crate::party::Party;
-use crate::reservations::{HeldReservations, ReservationView, Reservations};
+use crate::ports::NexusId;
+use crate::reservations::{ReservationView, Reservations};
 use crate::shared::Shared;
 
 /// Room is counted in sets of so many bytes.
@@ -110,6 +114,7 @@ pub struct Unit {
     mode: Mode,
     /// Outlive it where it is only away.
     reservations: Arc<Reservations>,
+    losses: Arc<Losses>,
     parties: Mutex<Vec<Weak<Party>>>,
     room: Mutex<Option<Room>>,
 }
@@ -124,14 +129,12 @@ impl Unit {
         Self::resumed(settings, target, shared, None)
     }
 
-    /// The same of one that was away, which has the reservations that it had.
-    pub fn resumed(
-        settings: UnitSettings,
-        target: Arc<Target>,
-        shared: &Arc<Shared>,
-        held: Option<HeldReservations>,
-    ) -> Arc<Self> {
+    /// The same of one that was away, which has the reservations that it had, and the losses that nexuses have yet to
+    /// hear of.
+    pub fn resumed(settings: UnitSettings, target: Arc<Target>, shared: &Arc<Shared>, held: Option<Held>) -> Arc<Self> {
         let info = target.info();
+        let (reservations, losses) = held.map(|held| (held.reservations, held.losses)).unwrap_or_default();
+        losses.follow(target.object().losses().clone());
         let provisioning = Provisioning {
             is_thin: settings.thin && info.discard.is_some(),
             granularity_bytes: info.discard.map_or(0, |discard| discard.granularity_bytes),
@@ -145,7 +148,8 @@ impl Unit {
             read_only: info.read_only,
             provisioning,
             mode: Mode::default(),
-            reservations: held.map(|held| held.0).unwrap_or_default(),
+            reservations: reservations.unwrap_or_default(),
+            losses,
             parties: Mutex::default(),
             room: Mutex::default(),
         })
@@ -191,9 +195,27 @@ impl Unit {
         &self.reservations
     }
 
-    /// What the next unit of its id takes over. Nothing where nobody knows who may do what.
-    pub(crate) fn held(&self) -> Option<HeldReservations> {
-        (!self.reservations.is_unreadable()).then(|| HeldReservations(self.reservations.clone()))
+    /// What the next unit of its id takes over. No reservations where nobody knows who may do what.
+    pub(crate) fn held(&self) -> Held {
+        let reservations = (!self.reservations.is_unreadable()).then(|| self.reservations.clone());
+        Held { reservations, losses: self.losses.clone() }
+    }
+
+    /// It was taken out of service with answered writes that could not be made durable.
+    pub fn note_loss(&self) {
+        self.losses.add();
+    }
+
+    /// Which answered writes are lost.
+    pub(crate) fn losses(&self) -> &Arc<Losses> {
+        &self.losses
+    }
+
+    /// Of how many losses a nexus knows that begins.
+    pub(crate) fn losses_known_to(&self, nexus: &NexusId) -> u64 {
+        let parties = self.parties();
+        let own = parties.iter().filter(|party| party.id().initiator.name == nexus.initiator.name);
+        self.losses.begins(nexus, own.map(|party| party.knew_of_losses()))
     }
 
     /// What is given back of it.
@@ -261,9 +283,16 @@ impl Unit {
         self.reservations.restore(kept)
     }
 
-    /// A nexus has left it: what it had reserved by the older command is free.
+    /// A nexus has left it: what it had reserved by the older command is free, and who follows it hears of the losses that
+    /// it may not have heard of.
     pub(crate) fn leave(&self, party: &Party) {
         self.reservations.release(Some(party));
+        self.losses.ended(party.id(), party.knew_of_losses());
+    }
+
+    /// It is taken from a nexus that stays, and gets its next unit.
+    pub(crate) fn leave_for_now(&self, party: &Party) {
+        self.losses.ended(party.id(), party.knew_of_losses());
     }
 
     pub(crate) fn join(&self, party: &Arc<Party>) {

@@ -11,8 +11,9 @@ use holdfast_api::{
     AddLun, ApiError, Changed, Condition, GrowLun, Lun as LunView, LunBlocks, LunChanged, Severity, word,
 };
 use holdfast_block::Target;
+use holdfast_device::reactor::ReactorHandle;
 use holdfast_model::Uuid;
-use holdfast_scsi::{Device, HeldReservations, LogicalBlocks, Unit, UnitSettings};
+use holdfast_scsi::{Device, Held, LogicalBlocks, Unit, UnitSettings};
 use holdfast_volume::service::FileId;
 
 use super::known::{Backing, KnownLun, KnownTarget};
@@ -59,22 +60,55 @@ pub(super) enum Then {
     Back,
 }
 
-/// Ends the service of LUNs, and waits until nothing uses them.
-pub(super) async fn let_go(device: &Device, luns: BTreeMap<u16, LiveLun>, then: Then) {
+/// Makes what initiators wrote to a unit durable that is taken from them for a time: its object is let go of, and what
+/// waits in memory with it. Answers why it could not be, or may not be: that is a loss to them.
+async fn settle(reactor: &ReactorHandle, unit: &Unit, is_idle: bool) -> Result<(), String> {
+    if !is_idle {
+        return Err("commands were still under way".into());
+    }
+    let target = unit.target().clone();
+    if !target.object().has_unflushed() {
+        return Ok(());
+    }
+    let flushing = reactor.call(move || async move { target.flush().await });
+    match tokio::time::timeout(DRAIN_TIMEOUT, flushing).await {
+        Ok(Ok(flushed)) => flushed.map_err(|error| error.to_string()),
+        Ok(Err(_)) => Err("the daemon is stopping".into()),
+        Err(_) => Err(format!("that took more than {} s", DRAIN_TIMEOUT.as_secs())),
+    }
+}
+
+/// Ends the service of LUNs, and waits until nothing uses them. Answers those of which answered writes may be lost, and why.
+pub(super) async fn let_go(
+    reactor: &ReactorHandle,
+    device: &Device,
+    luns: BTreeMap<u16, LiveLun>,
+    then: Then,
+) -> Vec<(u16, String)> {
+    let mut losses = Vec::new();
     for (number, lun) in luns {
         let unused = match then {
             Then::Gone => device.remove_unit(number),
             Then::Back => device.suspend_unit(number),
         };
-        if tokio::time::timeout(DRAIN_TIMEOUT, unused).await.is_err() {
+        let is_idle = tokio::time::timeout(DRAIN_TIMEOUT, unused).await.is_ok();
+        if !is_idle {
             tracing::warn!("commands to LUN {number} of {} are still being finished", device.name());
         }
         let LiveLun { unit, file, .. } = lun;
+        // What is only removed stays open, or its volume does, and is flushed with that.
+        if then == Then::Back
+            && let Err(why) = settle(reactor, &unit, is_idle).await
+        {
+            unit.note_loss();
+            losses.push((number, why));
+        }
         drop(unit);
         if let Some(file) = file {
             file.release().await;
         }
     }
+    losses
 }
 
 fn blocks(blocks: LunBlocks) -> LogicalBlocks {
@@ -297,14 +331,14 @@ impl Engine {
         (!is_read_only).then_some((target, number))
     }
 
-    /// Opens what a LUN stands for, with the reservations that were held while it was away; no initiator sees it yet.
+    /// Opens what a LUN stands for, with what stayed of it while it was away; no initiator sees it yet.
     async fn make_unit(
         &self,
         open: &Arc<OpenPool>,
         target: &KnownTarget,
         number: u16,
         known: &KnownLun,
-        held: Option<HeldReservations>,
+        held: Option<Held>,
     ) -> Result<LiveLun, Condition> {
         let object = self.open_object(open, &known.on).await?;
         let name = format!("LUN {}", target.lun_name(number));
@@ -363,7 +397,7 @@ impl Engine {
         for (target, number, known) in waiting {
             // Those of this daemon's life say more than what is kept, which is of those alone that outlive power.
             let held = self.live().targets.get(&target.name).and_then(|live| live.device.held(number, known.id));
-            let is_new = held.is_none();
+            let is_new = !held.as_ref().is_some_and(Held::has_reservations);
             let made = self.make_unit(open, &target, number, &known, held).await;
             let shown = made.and_then(|lun| {
                 if is_new {
@@ -389,9 +423,14 @@ impl Engine {
             let Some(target) = live.targets.get_mut(name) else { return };
             let luns = numbers.iter().filter_map(|number| target.luns.remove_entry(number)).collect();
             numbers.iter().for_each(|number| _ = target.troubles.remove(number));
-            (target.device.clone(), luns)
+            (target.device.clone(), luns, target.known.clone())
         };
-        let_go(&taken.0, taken.1, then).await;
+        let (device, luns, known) = taken;
+        for (number, why) in let_go(self.next_reactor(), &device, luns, then).await {
+            let cause = format!("what initiators wrote to it last may be lost: it could not be made durable ({why})");
+            let next = "its initiators are told; look at what they wrote last, or restore it from a backup";
+            self.events.emit(Severity::Error, &known.lun_object(number), &cause, next);
+        }
         self.apply_qos_of_all();
     }
 
@@ -414,7 +453,7 @@ impl Engine {
     pub(crate) fn forget_held_reservations(&self, pool: Uuid) {
         for target in self.live().targets.values() {
             let own = target.known.luns.iter().filter(|(_, lun)| lun.pool == pool);
-            own.for_each(|(number, _)| target.device.forget_held(*number));
+            own.for_each(|(number, _)| target.device.forget_reservations(*number));
         }
     }
 

@@ -8,6 +8,7 @@ mod enclosures;
 mod input;
 mod leaving;
 mod life;
+mod luns_away;
 mod metadata;
 mod moving;
 mod parity;

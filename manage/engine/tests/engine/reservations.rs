@@ -12,20 +12,20 @@ use holdfast_iscsi::protocol::constants::{COMMAND_WRITE, FLAG_FINAL};
 use holdfast_model::DiskState;
 
 /// Whom the initiator of tests takes itself for.
-const INITIATOR: &str = "iqn.2000-01.org.example:host";
+pub const INITIATOR: &str = "iqn.2000-01.org.example:host";
 /// It is told its target at login.
 const TARGET: &str = "";
 
 #[path = "../../../../serve/iscsi/tests/iscsi/support/client.rs"]
 #[allow(dead_code)]
-mod client;
+pub mod client;
 
 const KEY: u64 = 0xabc;
 /// What no document but the one that is looked for has.
 const READ_ONLY: &[u8] = br#""read_only":true"#;
 
 /// A pool `tank`, and the target `vm` whose LUN 0 is a space of it, for anybody: an address of it, and its name.
-async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
+pub async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
     with_pool(engine, rig, "tank").await;
     let target = made(engine, "vm", &["tank/vm"]).await;
     engine.set_target("vm".into(), SetTarget { open: Some(true), ..SetTarget::default() }).await.unwrap();
@@ -33,7 +33,7 @@ async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
 }
 
 /// Takes the disks of that pool away, or brings them back.
-fn move_disks(rig: &Rig, is_away: bool) {
+pub fn move_disks(rig: &Rig, is_away: bool) {
     for disk in ["tank1", "tank2"] {
         let (here, away) = (rig.path(disk), rig.path(&format!("{disk}.away")));
         let (from, to) = if is_away { (here, away) } else { (away, here) };
@@ -41,7 +41,7 @@ fn move_disks(rig: &Rig, is_away: bool) {
     }
 }
 
-fn login(address: &str, iqn: &str, initiator: &str) -> Client {
+pub fn login(address: &str, iqn: &str, initiator: &str) -> Client {
     let mut client = Client::connect(address.parse().expect("an address"));
     assert_eq!(client.login_as(&[("InitiatorName", initiator), ("TargetName", iqn)], &[]), 0);
     client
@@ -70,7 +70,7 @@ fn reserve(address: &str, iqn: &str) {
 }
 
 /// Status, sense key and codes of a command without data.
-fn outcome(client: &mut Client, cdb: &[u8]) -> (u8, [u8; 3]) {
+pub fn outcome(client: &mut Client, cdb: &[u8]) -> (u8, [u8; 3]) {
     let (status, _, pdu) = client.command(cdb, 0, 0, &[]);
     let byte = |at: usize| pdu.data.get(2 + at).copied().unwrap_or(0);
     (status, [byte(2) & 0xf, byte(12), byte(13)])

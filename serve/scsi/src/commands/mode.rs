@@ -255,7 +255,8 @@ fn mode_select(task: Task) -> Outcome {
     // What begins from now on is durable when it is answered. It is emptied also where it was off already: whoever turned
     // that off may not be through yet.
     task.changing(async move |task| {
-        let flushed = task.flushed(task.finish(task.session().target().flush()).await);
+        let told = task.link.party.told_losses();
+        let flushed = task.flushed(task.finish(task.session().target().flush()).await, told);
         if flushed.is_err() {
             if cached {
                 task.unit().mode().cache_again();

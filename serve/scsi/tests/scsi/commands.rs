@@ -388,36 +388,6 @@ fn room_is_logged_and_its_threshold_told_once() {
 }
 
 #[test]
-fn a_loss_of_answered_writes_is_told_once_to_each_whoever_met_it() {
-    let rig = Rig::new();
-    let (one, other) = (rig.nexus(1), rig.nexus(2));
-    let flush = rw10(0x35, 0, 0, 0);
-    let lost = (SenseKey::HardwareError, code::WRITE_ERROR);
-    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
-    assert_eq!(fails(&one, &flush, &[]), lost, "what is tried again would be taken for done");
-    *rig.memory.broken.lock().unwrap() = None;
-    ok(&one, &flush, &[]);
-    assert_eq!(fails(&other, &flush, &[]), lost, "its writes may be among those");
-    ok(&other, &flush, &[]);
-    // By a flush of anybody else, too: another front end, or a copy.
-    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
-    let flushed = futures_util::FutureExt::now_or_never(rig.unit.target().flush()).expect("memory answers at once");
-    assert!(flushed.is_err());
-    *rig.memory.broken.lock().unwrap() = None;
-    let late = rig.nexus(3);
-    for nexus in [&one, &other] {
-        assert_eq!(fails(nexus, &[0x1b, 0, 0, 0, 0, 0], &[]), lost, "a stop makes durable, too");
-        ok(nexus, &flush, &[]);
-    }
-    ok(&late, &flush, &[]);
-    // What is only away for now is no loss.
-    *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Gone);
-    fails(&one, &flush, &[]);
-    *rig.memory.broken.lock().unwrap() = None;
-    [&one, &other].iter().for_each(|nexus| drop(ok(nexus, &flush, &[])));
-}
-
-#[test]
 fn commands_are_charged_for_the_pieces_that_they_work_through() {
     let rig = Rig::new();
     let nexus = rig.nexus(1);

@@ -8,6 +8,7 @@ mod attention;
 mod commands;
 mod devices;
 mod hostile;
+mod losses;
 mod persistent;
 mod rig;
 mod together;

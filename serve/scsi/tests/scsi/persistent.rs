@@ -415,17 +415,6 @@ fn registrations_outlive_the_session_and_show_through_every_target() {
     assert_eq!(access(&rig.nexus(1)), (true, true));
 }
 
-/// Takes the unit away and brings it back, as a pool does that is opened again.
-fn comes_back(rig: &Rig) {
-    use futures_util::FutureExt;
-    let id = rig.unit.settings().id;
-    rig.device.suspend_unit(0).now_or_never().expect("nothing is under way");
-    let held = rig.device.held(0, id);
-    assert!(held.is_some() && rig.device.held(0, holdfast_model::Uuid::from_u128(1)).is_none());
-    let unit = resumed(&rig.memory, &rig.shared, holdfast_scsi::LogicalBlocks::B512, true, held);
-    rig.device.add_unit(0, unit).unwrap();
-}
-
 #[test]
 fn a_unit_that_comes_back_has_the_reservations_that_it_had() {
     let rig = Rig::new();
@@ -435,11 +424,11 @@ fn a_unit_that_comes_back_has_the_reservations_that_it_had() {
     done(&one, RESERVE, 5, 1, 0);
     done(&one, ABORT, 5, 1, 2);
     told(&fenced);
-    comes_back(&rig);
+    rig.comes_back(|| ());
     [&one, &fenced].iter().for_each(|nexus| assert_eq!(told(nexus), [holdfast_scsi::code::POWER_ON]));
     assert_eq!((access(&one), access(&fenced)), ((true, true), (true, false)));
     assert_eq!((keys(&one), held(&one), generation(&one)), (vec![1], Some((1, 5)), 3));
-    rig.device.forget_held(0);
+    rig.device.forget_reservations(0);
     assert_eq!(keys(&one), [1], "of one that is here nothing is forgotten");
 }
 
@@ -449,25 +438,19 @@ fn the_older_kind_outlives_a_time_away_unless_its_nexus_ends_or_resets_the_unit(
     let (one, other) = (rig.nexus(1), rig.nexus(2));
     let (reserve, ready) = ([0x16, 0, 0, 0, 0, 0], [0; 6]);
     ok(&one, &reserve, &[]);
-    comes_back(&rig);
+    rig.comes_back(|| ());
     conflicts(&other, &ready, &[]);
     [&one, &other].iter().for_each(|nexus| drop(told(nexus)));
     ok(&one, &ready, &[]);
     conflicts(&other, &ready, &[]);
 
-    let back = |rig: &Rig, meanwhile: &dyn Fn()| {
-        futures_util::FutureExt::now_or_never(rig.device.suspend_unit(0)).unwrap();
-        meanwhile();
-        let held = rig.device.held(0, rig.unit.settings().id);
-        let unit = resumed(&rig.memory, &rig.shared, holdfast_scsi::LogicalBlocks::B512, true, held);
-        rig.device.add_unit(0, unit).unwrap();
-    };
-    back(&rig, &|| _ = futures_util::FutureExt::now_or_never(other.manage(Manage::LogicalUnitReset, lun_field(0))));
+    rig.comes_back(|| {
+        _ = futures_util::FutureExt::now_or_never(other.manage(Manage::LogicalUnitReset, lun_field(0)));
+    });
     [&one, &other].iter().for_each(|nexus| drop(told(nexus)));
     ok(&other, &reserve, &[]);
     conflicts(&one, &ready, &[]);
-    let other = std::cell::Cell::new(Some(other));
-    back(&rig, &|| drop(other.take()));
+    rig.comes_back(|| drop(other));
     told(&one);
     ok(&one, &ready, &[]);
 }

@@ -11,8 +11,8 @@ use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::Clock;
 use holdfast_model::Uuid;
 use holdfast_scsi::{
-    AccessState, Code, Device, HeldReservations, InitiatorPort, LogicalBlocks, Nexus, Outcome, Port, ReservationKeeper,
-    Response, SenseKey, Shared, Status, Unit, UnitSettings, lun_field,
+    AccessState, Code, Device, Held, InitiatorPort, LogicalBlocks, Nexus, Outcome, Port, ReservationKeeper, Response,
+    SenseKey, Shared, Status, Unit, UnitSettings, lun_field,
 };
 
 use crate::memory::Memory;
@@ -62,13 +62,13 @@ pub fn unit(memory: &Arc<Memory>, shared: &Arc<Shared>, blocks: LogicalBlocks, t
     resumed(memory, shared, blocks, thin, None)
 }
 
-/// A unit that has the reservations of one that was away.
+/// A unit that has what stayed of one that was away.
 pub fn resumed(
     memory: &Arc<Memory>,
     shared: &Arc<Shared>,
     blocks: LogicalBlocks,
     thin: bool,
-    held: Option<HeldReservations>,
+    held: Option<Held>,
 ) -> Arc<Unit> {
     let service = ObjectService::new(memory.clone(), Balancer::new(1), Arc::new(Still));
     let target = Target::new("lun", "memory".into(), Arc::new(service), false, &Qos::default()).unwrap();
@@ -115,6 +115,15 @@ impl Rig {
     /// One that finds nobody who would tell it anything.
     pub fn nexus_away(&self, number: u8) -> Nexus {
         self.connect(number, 1)
+    }
+
+    /// Takes the unit away and brings it back, as a pool does that is opened again.
+    pub fn comes_back(&self, meanwhile: impl FnOnce()) {
+        self.device.suspend_unit(0).now_or_never().expect("nothing is under way");
+        meanwhile();
+        let held = self.device.held(0, self.unit.settings().id);
+        let unit = resumed(&self.memory, &self.shared, LogicalBlocks::B512, true, held);
+        self.device.add_unit(0, unit).unwrap();
     }
 
     fn connect(&self, number: u8, port: u16) -> Nexus {

@@ -1,0 +1,70 @@
+//! What initiators are told of LUNs whose pools went, and of what they had written.
+
+use crate::reservations::client::Client;
+use crate::reservations::{INITIATOR, login, move_disks, open_target, outcome};
+use crate::support::{MIB, Rig, eventually, mirror};
+use crate::targets::{lun, start};
+use holdfast_iscsi::protocol::constants::FLAG_FINAL;
+use holdfast_model::DiskState;
+
+const READY: [u8; 6] = [0; 6];
+const FLUSH: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const POWER_ON: (u8, [u8; 3]) = (2, [6, 0x29, 0]);
+const GOOD: (u8, [u8; 3]) = (0, [0; 3]);
+
+/// SYNCHRONIZE CACHE of a LUN.
+fn flush(client: &mut Client, lun: u64) -> (u8, [u8; 3]) {
+    let header = client.command_header(&FLUSH, FLAG_FINAL, 0).with_lun(lun << 48);
+    client.send(header, &[]);
+    let (status, _, pdu) = client.finish(&[]);
+    let byte = |at: usize| pdu.data.get(2 + at).copied().unwrap_or(0);
+    (status, [byte(2) & 0xf, byte(12), byte(13)])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn what_was_written_last_to_a_pool_that_went_is_told_to_be_lost() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    let (address, iqn) = open_target(&engine, &rig).await;
+    engine.create_space(mirror("tank/idle", 16 * MIB)).await.unwrap();
+    engine.add_lun("vm".into(), lun("tank/idle")).await.unwrap();
+    let mut client = tokio::task::spawn_blocking({
+        let (address, iqn) = (address.clone(), iqn.clone());
+        move || {
+            let mut client = login(&address, &iqn, INITIATOR);
+            client.settle();
+            assert_eq!(client.write(0, 4096, &[1; 4096]), 0);
+            assert_eq!(flush(&mut client, 0), GOOD);
+            assert_eq!(client.write(8, 4096, &[2; 4096]), 0);
+            client
+        }
+    })
+    .await
+    .unwrap();
+    move_disks(&rig, true);
+    eventually(&engine, "noticing", || {
+        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
+    })
+    .await;
+    move_disks(&rig, false);
+    let reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
+    eventually(&engine, "reopening", || reopened() && engine.target("vm").unwrap().luns.iter().all(|lun| lun.served))
+        .await;
+    let events = engine.events().list(0, 100);
+    let told: Vec<_> = events.iter().filter(|event| event.cause.contains("wrote to it last may be lost")).collect();
+    assert_eq!(told.len(), 1, "{events:#?}");
+    tokio::task::spawn_blocking(move || {
+        assert_eq!(outcome(&mut client, &READY), POWER_ON);
+        assert_eq!(flush(&mut client, 0), (2, [4, 0x0c, 0]), "nobody knows whether it is there");
+        assert_eq!(flush(&mut client, 0), GOOD);
+        assert_eq!(flush(&mut client, 1), POWER_ON);
+        assert_eq!(flush(&mut client, 1), GOOD, "nothing was written to it");
+        drop(client);
+        let mut again = login(&address, &iqn, INITIATOR);
+        again.settle();
+        assert_eq!(flush(&mut again, 0), GOOD, "it has heard");
+    })
+    .await
+    .unwrap();
+    engine.shutdown().await;
+}
