@@ -9,7 +9,8 @@
 //! What the file is beside that stays true: its times, the change journal, snapshots, quotas, checksums. Its length is
 //! what it was when it became one, or what [`FileObject::grow`] made of it.
 //!
-//! Invariants: a request that began comes to its end, also if nobody waits for it any more: blocks that it writes to stay
+//! Invariants: a flush of a volume that takes no changes any more fails as one that lost answered writes, every time. A
+//! request that began comes to its end, also if nobody waits for it any more: blocks that it writes to stay
 //! the file's meanwhile. A durable write is durable with all that is needed to find it. The file is closed: by
 //! [`FileObject::close`], or by the volume, if that was not called, or not waited for, and nothing is under way any more.
 
@@ -310,7 +311,14 @@ impl Device for FileObject {
     }
 
     fn flush(&self) -> Io<()> {
-        self.begin(async move |volume, handle| volume.flush_open(&handle.file, Flush::Data).await)
+        self.begin(async move |volume, handle| {
+            let flushed = volume.flush_open(&handle.file, Flush::Data).await;
+            flushed.map_err(|error| match volume.failure() {
+                // What was answered and is not durable will never be, whoever's flush or change met that.
+                Some(_) => VolumeError::new(ErrorKind::Io, error.to_string()),
+                None => error,
+            })
+        })
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {

@@ -158,7 +158,7 @@ impl Store {
         for some in bitmaps.chunks(AT_ONCE) {
             try_join_all(some.iter().map(|(at, data)| self.write(*at, data.clone()))).await?;
         }
-        self.device.flush().await?;
+        self.data.flush_device().await?;
         let trees = cut.roots.iter().map(|(number, root)| (*number, stored(root))).collect();
         let root = Root { generation, epoch: before.epoch, log, is_marked: true, bitmaps: Some(proof), trees };
         let slot = root.seal(self.volume());
