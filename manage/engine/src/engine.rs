@@ -310,6 +310,7 @@ impl Engine {
         {
             let _changing = engine.changing.lock().await;
             engine.open_known(state.pools).await;
+            engine.tell_left_luns();
         }
         engine.state_dir.keep_reserve(true);
         let deadline = Instant::now() + engine.settings.patience;

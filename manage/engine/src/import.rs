@@ -193,6 +193,7 @@ impl Engine {
         self.restore_exports(&open).await;
         self.adopt_exports(&open, true);
         self.adopt_targets(&open, is_bare && open.pool.spaces().iter().any(|record| record.read_only)).await;
+        self.tell_left_luns();
         self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;
         self.remake_exports(&open);

@@ -315,6 +315,7 @@ impl Engine {
             live.offline.remove(&id);
             live.exports.retain(|_, export| export.known.pool != id);
         }
+        self.tell_left_luns();
         self.forget_jobs_of(id);
         self.remember_or_retry(&ObjectRef::pool(id, pool), "would be looked for again after a restart");
         Ok(true)
@@ -378,6 +379,7 @@ impl Engine {
         self.remember_or_retry(&open.object(), "would be looked for again after a restart");
         self.witness.forget(id);
         self.forget_held_reservations(id);
+        self.tell_left_luns();
         release(open).await;
     }
 }

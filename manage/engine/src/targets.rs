@@ -327,6 +327,7 @@ impl Engine {
         }
         self.note(&known.object(), "destroyed");
         self.take_waiting_targets().await;
+        self.tell_left_luns();
         Ok(Changed { changed: true, message: format!("target {name} is destroyed; what its LUNs stood for stays") })
     }
 

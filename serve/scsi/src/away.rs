@@ -1,4 +1,4 @@
-//! A unit that is away, and is to come back: its pool is being opened again, or looked for.
+//! A unit that is away, and is to come back: its pool is being opened again, or looked for; or when somebody brings it.
 //!
 //! Invariant: an initiator never hears that a LUN does not exist which it will see again, since it would give up what is
 //! on it.
@@ -10,6 +10,7 @@ use holdfast_model::Uuid;
 use crate::losses::Losses;
 use crate::ports::NexusId;
 use crate::reservations::Reservations;
+use crate::sense::{Sense, SenseKey, code};
 
 /// What stays of a unit that is away for a time: its next unit takes it over as it is.
 #[derive(Clone)]
@@ -38,16 +39,29 @@ impl std::fmt::Debug for Held {
 pub(crate) struct Away {
     id: Uuid,
     held: Option<Held>,
+    /// Whether somebody must do something before it comes back.
+    is_left: bool,
 }
 
 impl Away {
     pub(crate) fn new(id: Uuid, held: Option<Held>) -> Self {
-        Self { id, held }
+        Self { id, held, is_left: false }
     }
 
     /// Which unit it is.
     pub(crate) fn id(&self) -> Uuid {
         self.id
+    }
+
+    /// Says whether somebody must do something before it comes back.
+    pub(crate) fn set_left(&mut self, is_left: bool) {
+        self.is_left = is_left;
+    }
+
+    /// What is told to whoever asks for it: to ask again, or that this is of no use by itself.
+    pub(crate) fn sense(&self) -> Sense {
+        let code = if self.is_left { code::MANUAL_INTERVENTION } else { code::BECOMING_READY };
+        Sense::new(SenseKey::NotReady, code)
     }
 
     /// What stays of it, where it was here before.

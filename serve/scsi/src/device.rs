@@ -254,6 +254,11 @@ impl Device {
         self.table().away.get(&lun).filter(|away| away.id() == id)?.held()
     }
 
+    /// Says whether a unit that is away comes back by itself, or is left until somebody does something about it.
+    pub fn set_left(&self, lun: u16, is_left: bool) {
+        self.table().away.get_mut(&lun).into_iter().for_each(|away| away.set_left(is_left));
+    }
+
     /// Forgets the reservations of a unit that is away: from now on, what was kept of them counts.
     pub fn forget_reservations(&self, lun: u16) {
         self.table().away.get_mut(&lun).into_iter().for_each(Away::forget_reservations);

@@ -3,9 +3,8 @@
 //! Invariants: a LUN that is to come back never says that it does not exist, since its initiators would give up what is on
 //! it. One that knows no LUN yet can ask LUN 0, or the well known unit, for all of them.
 
-use holdfast_model::Uuid;
-
 use crate::answer::{Answer, Fault};
+use crate::away::Away;
 use crate::cdb::Cdb;
 use crate::device::Device;
 use crate::identity;
@@ -42,7 +41,7 @@ pub(crate) fn answer(device: &Device, nexus: &NexusId, address: Address, cdb: &C
     if let Address::Unit(lun) = address
         && let Some(away) = device.away(lun)
     {
-        return answer_away(away.id(), device, nexus, cdb);
+        return answer_away(&away, device, nexus, cdb);
     }
     let well_known = address == Address::ReportLuns;
     let lists = well_known || matches!(address, Address::Unit(0));
@@ -68,9 +67,9 @@ pub(crate) fn request_sense(sense: Sense, cdb: &Cdb) -> Answer {
     cut(bytes, usize::from(cdb.u8(4)))
 }
 
-/// The answer of a unit that is away: who it is, and that it is becoming ready.
-fn answer_away(id: Uuid, device: &Device, nexus: &NexusId, cdb: &Cdb) -> Answer {
-    let not_ready = Sense::new(SenseKey::NotReady, code::BECOMING_READY);
+/// The answer of a unit that is away: who it is, and that it is not ready.
+fn answer_away(away: &Away, device: &Device, nexus: &NexusId, cdb: &Cdb) -> Answer {
+    let (id, not_ready) = (away.id(), away.sense());
     let bytes = match (cdb.opcode(), cdb.bit(1, 0), cdb.u8(2)) {
         (0xa0, ..) => return report(device, cdb),
         (0x03, ..) => return request_sense(not_ready, cdb),

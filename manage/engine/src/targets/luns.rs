@@ -4,7 +4,7 @@
 //! turned away. What was kept of its reservations is there before its first command; what was kept of those of an earlier
 //! one is gone before it is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_api::{
@@ -446,6 +446,19 @@ impl Engine {
         };
         for (name, numbers) in targets {
             self.withdraw_luns_of(&name, &numbers, Then::Back).await;
+        }
+    }
+
+    /// Says to initiators of LUNs that are away which of them come back by themselves: those of pools that are here or
+    /// looked for. Others wait for somebody who imports their pool.
+    pub(crate) fn tell_left_luns(&self) {
+        let live = self.live();
+        let here: BTreeSet<Uuid> = live.pools.values().map(|open| open.pool.id()).collect();
+        for target in live.targets.values() {
+            for (number, lun) in &target.known.luns {
+                let comes = here.contains(&lun.pool) || live.offline.contains_key(&lun.pool);
+                target.device.set_left(*number, !comes);
+            }
         }
     }
 

@@ -208,15 +208,14 @@ fn lun_trouble(live: &Live, target: &LiveTarget, number: u16, known: &KnownLun) 
             let offline = live.offline.get(&known.pool);
             let pool = offline
                 .map_or_else(|| path.split('/').next().unwrap_or_default().to_owned(), |pool| pool.known.name.clone());
-            let why = offline.map(|pool| format!(" ({})", pool.reason.message)).unwrap_or_default();
-            let cause = format!("LUN {name} is not served: pool {pool} of {path} is not imported{why}");
-            return bad(
-                cause,
-                format!(
-                    "attach the pool's disks and import it, or 'holdfast lun remove {} {number}'",
-                    target.known.name
-                ),
-            );
+            let remove = format!("'holdfast lun remove {} {number}'", target.known.name);
+            let cause = format!("LUN {name} is not served: pool {pool} of {path} is not imported");
+            let Some(offline) = offline else {
+                let cause = format!("{cause}; initiators are told that it is not ready until somebody imports it");
+                return bad(cause, format!("'holdfast pool import {pool}' where its disks are, or {remove}"));
+            };
+            let next = format!("attach the pool's disks and import it, or {remove}");
+            return bad(format!("{cause} ({})", offline.reason.message), next);
         }
         let told = target.unread.get(&known.pool).or_else(|| target.troubles.get(&number));
         let (cause, next) = told.map_or_else(

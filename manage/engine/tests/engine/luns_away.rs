@@ -3,7 +3,7 @@
 use crate::reservations::client::Client;
 use crate::reservations::{INITIATOR, login, move_disks, open_target, outcome};
 use crate::support::{MIB, Rig, eventually, mirror};
-use crate::targets::{lun, start};
+use crate::targets::{import, lun, start};
 use holdfast_iscsi::protocol::constants::FLAG_FINAL;
 use holdfast_model::DiskState;
 
@@ -66,5 +66,41 @@ async fn what_was_written_last_to_a_pool_that_went_is_told_to_be_lost() {
     })
     .await
     .unwrap();
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_lun_of_an_exported_pool_waits_for_somebody_who_imports_it() {
+    let rig = Rig::new();
+    let engine = start(&rig, "state").await;
+    let (_, iqn) = open_target(&engine, &rig).await;
+    engine.export_pool("tank".into()).await.unwrap();
+    for _ in 0..2 {
+        let target = engine.target("vm").unwrap();
+        let told = &target.luns[0].conditions[0].cause;
+        assert!(told.contains("not ready until somebody imports it"), "{told}");
+        let (address, iqn) = (target.portals[0].address.clone(), iqn.clone());
+        let client = tokio::task::spawn_blocking(move || {
+            let mut client = login(&address, &iqn, INITIATOR);
+            assert_eq!(outcome(&mut client, &READY), (2, [2, 4, 3]), "to ask again is of no use");
+            client
+        });
+        let mut client = client.await.unwrap();
+        import(&engine, &rig, "tank").await;
+        tokio::task::spawn_blocking(move || {
+            assert_eq!(outcome(&mut client, &READY), POWER_ON);
+            assert_eq!(outcome(&mut client, &READY), GOOD);
+        })
+        .await
+        .unwrap();
+        eventually(&engine, "the initiator leaves", || engine.iscsi_sessions().is_empty()).await;
+        engine.export_pool("tank".into()).await.unwrap();
+    }
+    engine.shutdown().await;
+    drop(engine);
+    let engine = start(&rig, "state").await;
+    let address = engine.target("vm").unwrap().portals[0].address.clone();
+    let told = tokio::task::spawn_blocking(move || outcome(&mut login(&address, &iqn, INITIATOR), &READY));
+    assert_eq!(told.await.unwrap(), (2, [2, 4, 3]), "also after a restart");
     engine.shutdown().await;
 }

@@ -55,6 +55,18 @@ fn a_lun_that_is_away_is_not_ready_and_still_itself() {
     let late = rig.nexus_away(2);
     assert_eq!(fails(&late, &[0; 6], &[]), (SenseKey::NotReady, code::BECOMING_READY));
 
+    rig.device.set_left(0, true);
+    for cdb in cdbs {
+        assert_eq!(fails(&nexus, cdb, &[]), (SenseKey::NotReady, code::MANUAL_INTERVENTION), "{cdb:02x?}");
+    }
+    let sense = ok(&nexus, &[3, 0, 0, 0, 18, 0], &[]);
+    assert_eq!((sense[2], sense[12], sense[13]), (2, 4, 3));
+    rig.device.set_luns(&[(0, id)].into());
+    assert_eq!(fails(&nexus, &[0; 6], &[]).1, code::MANUAL_INTERVENTION, "nothing has changed");
+    rig.device.set_left(0, false);
+    assert_eq!(fails(&nexus, &[0; 6], &[]).1, code::BECOMING_READY);
+
+    rig.device.set_left(0, true);
     rig.device.add_unit(0, unit(&rig.memory, &rig.shared, LogicalBlocks::B512, true)).unwrap();
     for nexus in [&nexus, &late] {
         assert_eq!(told(nexus), [code::POWER_ON]);
