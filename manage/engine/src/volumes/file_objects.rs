@@ -204,24 +204,28 @@ async fn set_aside(volume: &Volume, file: FileId, size_bytes: u64) -> Result<(),
     reserved
 }
 
-/// Makes a file for a disk; none is left where that fails.
+/// Makes a file for a disk. Until it is all that it is to be it has no name: one that a crash or a failure leaves goes with
+/// the next opening of the volume, and a name is never that of half a disk.
 async fn make(volume: &Volume, dir: FileId, name: &[u8], new: NewDisk) -> Result<FileId, VolumeError> {
     let caller = administrator();
     let file = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
-    let made = volume.create(&caller, dir, name, &file).await?.id;
+    let (made, handle) = volume.create_unnamed(&caller, dir, &file).await?;
     let sized = async {
         let set = SetAttributes { size_bytes: Some(new.size_bytes), ..SetAttributes::default() };
-        volume.set(&caller, made, &set).await?;
+        volume.set(&caller, made.id, &set).await?;
         if new.allocates {
-            set_aside(volume, made, new.size_bytes).await?;
+            volume.allocate(&handle, 0, new.size_bytes, Allocate::Reserve { keep_size: true }).await?;
         }
-        volume.sync().await
+        volume.link(&caller, made.id, dir, name).await
     };
-    let sized = sized.await;
-    if sized.is_err() {
+    let named = sized.await;
+    let closed = volume.close(handle).await;
+    named?;
+    let kept = closed.and(volume.sync().await);
+    if kept.is_err() {
         volume.remove(&caller, dir, name, Remove::File).await?;
     }
-    sized.map(|()| made)
+    kept.map(|()| made.id)
 }
 
 impl FileDisk {

@@ -1,9 +1,12 @@
 //! Files of a real engine's volume as disks: made, shared, kept from everybody else, and given back.
 
+use futures_util::future::{Either, select};
 use holdfast_api::{CreateSnapshot, JobState, RestoreSnapshot, SetPace};
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Device, Durability, IoBuf};
 use holdfast_opens::{Keep, LinkName};
-use holdfast_volume::service::Caller;
+use holdfast_volume::service::{Caller, Time};
+use holdfast_volume::{Format, Settings, VolumeFormat};
 
 use super::*;
 use crate::jobs::tests::{Rig, VOLUME};
@@ -362,4 +365,53 @@ fn paths_are_below_those_that_they_begin_with_by_whole_names() {
     ] {
         assert_eq!(is_within(path.as_bytes(), above), expected, "{path} {above}");
     }
+}
+
+/// Makes a disk while the volume makes all durable again and again, and the power goes after so many writes; answers what
+/// is there then by its name.
+fn made_until(cut: u64) -> Option<Attributes> {
+    let sim = Sim::new(cut);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
+    let open = async |disk: &Arc<SimDisk>| {
+        let volume = Volume::open(disk.clone(), Settings::default(), Arc::new(Time::default)).await;
+        Arc::new(volume.expect("it opens"))
+    };
+    let formatted = disk.clone();
+    let format = async move {
+        let store = Format { volume: Uuid::from_u128(5), log_bytes: None };
+        let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
+        let device: Arc<dyn Device> = formatted.clone();
+        Volume::format(&device, format, Time::default()).await.expect("formatted");
+        open(&formatted).await
+    };
+    let volume = sim.run(format).expect("powered");
+    let clock = sim.clock();
+    sim.cut_power_after(cut);
+    _ = sim.run(async move {
+        let new = NewDisk { size_bytes: 8 * MIB, allocates: true };
+        let keeping = std::pin::pin!(async {
+            while volume.sync().await.is_ok() {
+                clock.sleep(Duration::from_micros(10)).await;
+            }
+        });
+        match select(std::pin::pin!(make(&volume, volume.root(), b"disk", new)), keeping).await {
+            Either::Left((made, _)) => drop(made.expect("made")),
+            Either::Right(_) => panic!("it takes changes"),
+        }
+    });
+    sim.restart();
+    let found = async move {
+        let volume = open(&disk).await;
+        volume.lookup(&administrator(), volume.root(), b"disk").await.expect("it can be looked for")
+    };
+    sim.run(found).expect("powered")
+}
+
+#[test]
+fn a_name_is_never_that_of_half_a_disk() {
+    let found: Vec<Option<Attributes>> = (0..40).map(made_until).collect();
+    for (cut, found) in found.iter().enumerate().filter_map(|(cut, found)| Some((cut, found.as_ref()?))) {
+        assert_eq!((found.size_bytes, found.allocated_bytes), (8 * MIB, 8 * MIB), "after {cut} writes");
+    }
+    assert!(found[0].is_none() && found[39].is_some());
 }
