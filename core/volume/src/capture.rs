@@ -3,29 +3,29 @@
 //! ```text
 //!   create    no data waits any more ─▶ checkpoint, which is the snapshot ─▶ writes that were under way in place are
 //!             over ─▶ another, which has its roots, and makes them durable
-//!   remove    nodes that only it has ─▶ checkpoint without it and them ─▶ another
+//!   remove    nodes that only it has (own_nodes.rs) ─▶ checkpoint without it and them ─▶ another
 //!             ─▶ later: blocks that no snapshot has any more are freed (reclaim.rs)
 //! ```
 //!
-//! Two checkpoints, because the root before the newest one counts where that is lost.
+//! Two checkpoints, because the root before the newest one counts where that is lost. Others go on while what only the
+//! snapshot has is looked for, however long that takes.
 //!
 //! Invariants: a snapshot has all that was answered before it was asked for, and what was asked for after it was answered
 //! is not in it. Whenever power fails, one that was being made or removed is there as a whole, or not at all.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
+use crate::TREES;
 use crate::change::{Need, View};
 use crate::error::{ErrorKind, VolumeError};
-use crate::page::{NodeRef, Page};
+use crate::page::Page;
 use crate::scan::give_way;
 use crate::snapshots::{Coming, MOST_NAME_BYTES, MOST_SNAPSHOTS, Snapshot};
 use crate::store::Store;
 use crate::volume::Volume;
-use crate::{SHARED_TREES, TREES};
 
 /// Nodes that a checkpoint may change to have a snapshot, beside those that changed already, and to have one no more.
 const NODES_TO_CREATE: usize = 128;
@@ -110,10 +110,8 @@ impl Volume {
         let _one = self.snapshotting.lock().await;
         self.store.check_failed()?;
         let Snapshot { generation, .. } = self.snapshot(name)?;
-        self.end_view(generation)?;
-        let removed = self.store.remove_snapshot(generation).await;
-        self.forget_view(generation);
-        removed
+        let _ending = self.end_view(generation)?;
+        self.store.remove_snapshot(generation).await
     }
 
     /// Writes back all that waits, and has records say when files were read and written, so that trees have all that was
@@ -147,11 +145,12 @@ impl Store {
         self.write_checkpoint(&mut newest).await
     }
 
-    /// Makes a checkpoint without a snapshot, and another one.
+    /// Makes a checkpoint without a snapshot, and another one. None waits before for the nodes of the snapshot.
     async fn remove_snapshot(&self, generation: u64) -> Result<(), VolumeError> {
+        let own = self.find_own_nodes(generation).await?;
         self.attempt(&[], Need::Least, |_, _| self.check_nodes(NODES_TO_REMOVE, Need::Least)).await?;
         let mut newest = self.checkpoint.lock().await;
-        let nodes = self.nodes_of_one(generation, &newest.root.trees).await;
+        let nodes = own.of(&newest).await;
         self.check_failed()?;
         self.snapshots.prepare(Coming::Remove { generation, nodes });
         self.write_checkpoint(&mut newest).await?;
@@ -162,63 +161,6 @@ impl Store {
             Ok(())
         };
         self.attempt(&all, Need::Least, forget).await
-    }
-
-    /// Nodes that a snapshot has, and neither the one before it, nor the one after it or the newest root. What cannot be
-    /// read is left out: a scan finds those nodes.
-    async fn nodes_of_one(&self, generation: u64, newest: &[(u8, NodeRef)]) -> Vec<u64> {
-        let roots = self.snapshots.roots();
-        let Some(at) = roots.iter().position(|(of, _)| *of == generation) else { return Vec::new() };
-        let before = roots.get(at + 1).map_or(0, |(of, _)| *of);
-        let after = if at == 0 { newest } else { &roots[at - 1].1 };
-        let mut found = Vec::new();
-        for tree in 0..SHARED_TREES {
-            let root = |trees: &[(u8, NodeRef)]| trees.iter().find(|(of, _)| *of == tree).map(|(_, root)| *root);
-            let Some(own) = root(&roots[at].1) else { continue };
-            if let Some(nodes) = self.nodes_between(before, generation, own, root(after)).await {
-                found.extend(nodes);
-            }
-        }
-        found
-    }
-
-    /// Nodes below `root` that were written after one checkpoint and up to another, and are not below `later`; `None`
-    /// where that cannot be known. A node is never younger than the one above it.
-    async fn nodes_between(&self, after: u64, until: u64, root: NodeRef, later: Option<NodeRef>) -> Option<Vec<u64>> {
-        let mut shared = HashSet::new();
-        let mut waiting: Vec<(NodeRef, Option<u8>)> = later.map(|root| (root, None)).into_iter().collect();
-        while let Some((node, level)) = waiting.pop() {
-            if node.generation <= until {
-                shared.insert(node.address);
-            } else if level != Some(0) {
-                self.children_of(node, &mut waiting).await?;
-            }
-        }
-        let mut found = Vec::new();
-        waiting.push((root, None));
-        while let Some((node, level)) = waiting.pop() {
-            if node.generation > after && !shared.contains(&node.address) {
-                found.push(node.address);
-                if level != Some(0) {
-                    // What stands below a node that cannot be read stays taken.
-                    _ = self.children_of(node, &mut waiting).await;
-                }
-            }
-        }
-        Some(found)
-    }
-
-    /// Adds the children of a node that has any; `None` where it cannot be read.
-    async fn children_of(&self, node: NodeRef, into: &mut Vec<(NodeRef, Option<u8>)>) -> Option<()> {
-        let page = match self.cache.get(node) {
-            Some(page) => page,
-            None => Arc::new(self.read_node(node).await.ok()?),
-        };
-        if page.level() > 0 {
-            into.extend((0..page.count()).map(|index| (page.child(index), Some(page.level() - 1))));
-        }
-        give_way().await;
-        Some(())
     }
 }
 

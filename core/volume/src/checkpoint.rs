@@ -175,6 +175,8 @@ impl Store {
         let node = place.get().expect("what an earlier checkpoint held was written by it");
         if tree >= SHARED_TREES || node.generation > pinned {
             held(&self.zones).free(node.address);
+        } else {
+            self.let_go.note(*node);
         }
     }
 

@@ -117,6 +117,7 @@ mod open;
 mod open_files;
 mod overlay;
 mod overwrite;
+mod own_nodes;
 pub mod page;
 mod past;
 mod paths;

@@ -31,6 +31,7 @@ use crate::journal::Journal;
 use crate::keys;
 use crate::log::Log;
 use crate::media::Media;
+use crate::own_nodes::LetGo;
 use crate::page::NodeRef;
 use crate::quota::Ledger;
 use crate::recount::Recount;
@@ -153,6 +154,7 @@ impl Store {
             files: AtomicI64::new(0),
             ledger: Ledger::default(),
             snapshots: Snapshots::default(),
+            let_go: LetGo::default(),
             recount: Recount::default(),
             descriptors: Arc::default(),
             journal: Journal::default(),

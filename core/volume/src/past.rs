@@ -70,24 +70,33 @@ impl Volume {
         Ok(view)
     }
 
-    /// Has nobody read a snapshot any more.
-    pub(crate) fn end_view(&self, generation: u64) -> Result<(), VolumeError> {
+    /// Has nobody read a snapshot any more, until what is answered is dropped: it was destroyed then, or could not be.
+    pub(crate) fn end_view(&self, generation: u64) -> Result<Ending<'_>, VolumeError> {
         let mut views = held(&self.views);
-        views.ending.insert(generation);
-        let Some(view) = views.known.get(&generation) else { return Ok(()) };
+        let Some(view) = views.known.get(&generation) else {
+            views.ending.insert(generation);
+            return Ok(Ending { volume: self, generation });
+        };
         view.store.ended.store(true, Ordering::SeqCst);
         if view.open.are_used() {
             view.store.ended.store(false, Ordering::SeqCst);
-            views.ending.remove(&generation);
             return Err(VolumeError::new(ErrorKind::Busy, "files of the snapshot are open: close them first"));
         }
         views.known.remove(&generation);
-        Ok(())
+        views.ending.insert(generation);
+        Ok(Ending { volume: self, generation })
     }
+}
 
-    /// A snapshot was destroyed, or could not be.
-    pub(crate) fn forget_view(&self, generation: u64) {
-        held(&self.views).ending.remove(&generation);
+/// While this is there, a snapshot is being destroyed.
+pub(crate) struct Ending<'a> {
+    volume: &'a Volume,
+    generation: u64,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        held(&self.volume.views).ending.remove(&self.generation);
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
 use kept::KeptTally;
 pub(crate) use kept::kept_of;
-pub(crate) use reading::Reading;
+pub(crate) use reading::{Pin, Reading};
 use sums::Sums;
 pub use walk::ScanProgress;
 use walk::Walked;

@@ -27,6 +27,7 @@ use crate::flush::DataFlush;
 use crate::journal::Journal;
 use crate::log::{Log, Synced};
 use crate::media::Media;
+use crate::own_nodes::LetGo;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::Ledger;
 use crate::recount::Recount;
@@ -108,7 +109,9 @@ pub struct Store {
     pub(crate) ledger: Ledger,
     /// Which snapshots there are, and what they keep.
     pub(crate) snapshots: Snapshots,
-    /// What they keep, while it is counted anew.
+    /// What newer roots let go of, while the nodes of one that is to be removed are looked for.
+    pub(crate) let_go: LetGo,
+    /// What snapshots keep, while it is counted anew.
     pub(crate) recount: Recount,
     /// The security descriptors that files name; what snapshots have of files names the same.
     pub(crate) descriptors: Arc<Descriptors>,

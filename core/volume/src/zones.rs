@@ -8,7 +8,7 @@
 //! A checkpoint writes the bitmaps that changed, each to the slot that the root before does not use.
 //!
 //! Invariants: a block that one of the two newest durable roots uses is not given out, also after it was freed: only once
-//! a second root without it is durable. Nor is one of a root that is pinned, until it is let go of.
+//! a second root without it is durable. Nor is one of a root that is pinned, until all pins of it are let go of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,8 +44,8 @@ struct Zone {
     freed: Vec<u32>,
     /// Blocks that the durable root does not use, and the one before it does.
     left: Vec<u32>,
-    /// Blocks of the root that is pinned, and those of them that no newer root uses any more.
-    pinned: Option<Bitmap>,
+    /// Blocks of each root that is pinned, by the number of its pin, and those of them that no newer root uses any more.
+    pinned: BTreeMap<u64, Bitmap>,
     kept: Vec<u32>,
     changed: bool,
     /// The CRC of the bitmap that the durable root has, or the one to come if it was sealed.
@@ -65,7 +65,7 @@ impl Zone {
             next: 0,
             freed: Vec::new(),
             left: Vec::new(),
-            pinned: None,
+            pinned: BTreeMap::new(),
             kept: Vec::new(),
             changed,
             crc,
@@ -108,7 +108,7 @@ impl Zone {
     /// Neither of the two newest roots uses these blocks.
     fn release(&mut self, blocks: Vec<u32>) {
         for block in blocks {
-            match self.pinned.as_ref().is_some_and(|pinned| pinned.count(block, 1) > 0) {
+            match self.pinned.values().any(|pinned| pinned.count(block, 1) > 0) {
                 true => self.kept.push(block),
                 false => self.bits.set(block, 1, false),
             }
@@ -154,8 +154,9 @@ pub(crate) struct Zones {
     closed: Option<u32>,
     /// Zones that could not be emptied.
     stuck: BTreeSet<u32>,
-    /// Whether a root is pinned.
-    is_pinned: bool,
+    /// The numbers of pins that hold, and of the next one.
+    pins: BTreeSet<u64>,
+    next_pin: u64,
 }
 
 impl Zones {
@@ -169,7 +170,8 @@ impl Zones {
             line: u32::MAX,
             closed: None,
             stuck: BTreeSet::new(),
-            is_pinned: false,
+            pins: BTreeSet::new(),
+            next_pin: 0,
         }
     }
 
@@ -447,9 +449,7 @@ impl Zones {
             zone.freed.retain(|freed| !run.contains(freed));
             zone.left.retain(|freed| !run.contains(freed));
             zone.kept.retain(|freed| !run.contains(freed));
-            if let Some(pinned) = &mut zone.pinned {
-                pinned.set(block, run.len() as u32, true);
-            }
+            zone.pinned.values_mut().for_each(|pinned| pinned.set(block, run.len() as u32, true));
             zone.count();
         } else {
             zone.freed.extend(run);
@@ -457,27 +457,50 @@ impl Zones {
         zone.changed = true;
     }
 
-    /// Has nothing be given out that the durable root has (`taken`), whatever newer ones have. One is pinned at a time.
-    pub fn pin(&mut self, taken: &BTreeMap<u32, Bitmap>) {
-        debug_assert!(!self.is_pinned, "one at a time");
-        self.is_pinned = true;
-        self.zones.iter_mut().for_each(|(number, zone)| zone.pinned = taken.get(number).cloned());
+    /// Has nothing be given out that the durable root has (`taken`), whatever newer ones have; answers the number of the
+    /// pin.
+    pub fn pin(&mut self, taken: &BTreeMap<u32, Bitmap>) -> u64 {
+        let pin = self.next_pin;
+        self.next_pin += 1;
+        self.pins.insert(pin);
+        for (number, zone) in &mut self.zones {
+            zone.pinned.extend(taken.get(number).map(|taken| (pin, taken.clone())));
+        }
+        pin
     }
 
     /// Whether what was pinned is as it was.
-    pub fn is_pinned(&self) -> bool {
-        self.is_pinned
+    pub fn is_pinned(&self, pin: u64) -> bool {
+        self.pins.contains(&pin)
+    }
+
+    /// Whether anything is pinned.
+    #[cfg(test)]
+    pub fn has_pins(&self) -> bool {
+        !self.pins.is_empty()
+    }
+
+    /// Ends a pin, if it holds still.
+    pub fn unpin(&mut self, pin: u64) {
+        if self.pins.contains(&pin) {
+            self.end_pins(|known| known == pin);
+        }
     }
 
     /// Pins nothing any more; answers whether there is more room for that.
-    pub fn unpin(&mut self) -> bool {
-        self.is_pinned = false;
+    pub fn unpin_all(&mut self) -> bool {
+        self.end_pins(|_| true)
+    }
+
+    fn end_pins(&mut self, is_over: impl Fn(u64) -> bool) -> bool {
+        self.pins.retain(|pin| !is_over(*pin));
         let mut is_more = false;
         for zone in self.zones.values_mut() {
-            zone.pinned = None;
+            zone.pinned.retain(|pin, _| !is_over(*pin));
             let kept = std::mem::take(&mut zone.kept);
-            if !kept.is_empty() {
-                zone.release(kept);
+            let before = kept.len();
+            zone.release(kept);
+            if zone.kept.len() < before {
                 zone.count();
                 is_more = true;
             }
@@ -518,7 +541,7 @@ mod tests {
         let old = [(); 2].map(|()| zones.take().expect("room"));
         zones.settle();
         let taken = zones.taken();
-        zones.pin(&taken);
+        let pin = zones.pin(&taken);
         let all = zones.free_nodes();
         let young = zones.take().expect("room");
         [old[0], young].into_iter().for_each(|address| zones.free(address));
@@ -531,12 +554,38 @@ mod tests {
         let blocks = |zones: &Zones| zones.taken()[&2].count(0, BITS);
         assert_eq!(blocks(&zones), taken[&2].count(0, BITS) - NODE_BLOCKS as u32);
         assert!(!zones.has_node(old[0]) && zones.has_node(old[1]) && !zones.has_node(young));
-        assert!(zones.is_pinned() && !zones.is_clear(2) && zones.unpin());
-        assert_eq!((zones.free_nodes(), zones.is_pinned(), zones.unpin()), (all + 1, false, false));
+        assert!(zones.is_pinned(pin) && !zones.is_clear(2) && zones.unpin_all());
+        assert_eq!((zones.free_nodes(), zones.is_pinned(pin), zones.unpin_all()), (all + 1, false, false));
         zones.free(old[1]);
         zones.pin(&zones.taken());
         [7, 8].into_iter().for_each(|_| zones.settle());
         assert!(zones.is_clear(2), "it was let go of before");
+    }
+
+    #[test]
+    fn each_pin_keeps_what_its_own_root_has() {
+        let mut zones = zones();
+        zones.add(2);
+        let [old, both, young] = [(); 3].map(|()| zones.take().expect("room"));
+        zones.free(young);
+        zones.settle();
+        let settle = |zones: &mut Zones| (0..2).for_each(|_| zones.settle());
+        let first = zones.pin(&zones.taken());
+        zones.free(old);
+        zones.settle();
+        let young = zones.take().expect("room");
+        let second = zones.pin(&zones.taken());
+        let all = zones.free_nodes();
+        [both, young].into_iter().for_each(|address| zones.free(address));
+        settle(&mut zones);
+        assert_eq!(zones.free_nodes(), all);
+        // One that began later does not end the first, nor the other way round, and none ends twice.
+        for (pin, free) in [(first, all + 1), (first, all + 1), (second, all + 3), (second, all + 3)] {
+            assert!(zones.is_pinned(second) || pin == second);
+            zones.unpin(pin);
+            assert_eq!((zones.free_nodes(), zones.is_pinned(pin)), (free, false));
+        }
+        assert!(zones.is_clear(2));
     }
 
     #[test]

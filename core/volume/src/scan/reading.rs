@@ -28,24 +28,32 @@ pub(crate) struct Reading<'a> {
     /// All for which something is kept.
     pub kept_for: BTreeSet<u64>,
     pin: Option<Pin<'a>>,
+    _one: Option<MutexGuard<'a, ()>>,
 }
 
 /// Nodes of a root are kept until this is dropped, or others have no room without them.
-struct Pin<'a> {
+pub(crate) struct Pin<'a> {
     store: &'a Store,
-    _one: MutexGuard<'a, ()>,
+    number: u64,
+}
+
+impl Pin<'_> {
+    /// Whether nothing of the root was given away so far.
+    pub fn is_whole(&self) -> bool {
+        held(&self.store.zones).is_pinned(self.number)
+    }
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        held(&self.store.zones).unpin();
+        held(&self.store.zones).unpin(self.number);
     }
 }
 
 impl Reading<'_> {
     /// Whether nothing of it was given away so far.
     pub fn is_whole(&self) -> bool {
-        self.pin.as_ref().is_none_or(|pin| held(&pin.store.zones).is_pinned())
+        self.pin.as_ref().is_none_or(Pin::is_whole)
     }
 
     /// Ends a walk that is in vain.
@@ -61,8 +69,12 @@ impl Store {
         let one = self.reading.lock().await;
         let newest = self.checkpoint.lock().await;
         let of = self.read_alone(&newest);
-        held(&self.zones).pin(&of.taken);
-        Reading { pin: Some(Pin { store: self, _one: one }), ..of }
+        Reading { pin: Some(self.pin(&newest, &of.taken)), _one: Some(one), ..of }
+    }
+
+    /// Has the nodes of the newest durable root, which are `taken`, stay as they are.
+    pub(crate) fn pin(&self, _newest: &Checkpoint, taken: &BTreeMap<u32, Bitmap>) -> Pin<'_> {
+        Pin { store: self, number: held(&self.zones).pin(taken) }
     }
 
     /// The newest durable root, for whoever has checkpoints wait until all of it was read.
@@ -73,12 +85,13 @@ impl Store {
             snapshots: self.snapshots.roots(),
             kept_for: self.snapshots.kept_for(),
             pin: None,
+            _one: None,
         }
     }
 
-    /// Gives away what is kept for who reads; false if nothing is.
+    /// Gives away what is kept for all who read; false if nothing is.
     pub(crate) fn end_reading(&self) -> bool {
-        held(&self.zones).unpin()
+        held(&self.zones).unpin_all()
     }
 }
 
@@ -121,7 +134,7 @@ mod tests {
             };
             let scanned = volume.scan_with(&ScanSettings::default(), &mut look).await.expect("scanned");
             assert_eq!((scanned.verbs, begun, is_beside, has_waited), (Vec::new(), 2, true, true));
-            assert!(scanned.nodes > 5 && !held(&volume.store.zones).is_pinned());
+            assert!(scanned.nodes > 5 && !held(&volume.store.zones).has_pins());
         });
         ran.expect("powered");
     }

@@ -7,6 +7,7 @@ mod callers;
 mod clones;
 mod damage;
 mod descriptors;
+mod destroyed;
 mod disks;
 mod files;
 mod full;
