@@ -358,3 +358,12 @@ fn no_front_end_undoes_what_another_was_answered() {
     println!("{} changes of parts of blocks, {} power cuts", told(&PARTS), told(&CUTS));
     println!("{} sessions ended at work, {} requests never began", told(&LEFT), told(&GIVEN_UP));
 }
+
+/// Seeds that found something once: parity that was computed anew while clients were at work, and that a crash undid, as
+/// the journal had it from before (700917).
+#[test]
+fn seeds_that_found_something_stay_good() {
+    for seed in [700_917] {
+        simulate(seed);
+    }
+}

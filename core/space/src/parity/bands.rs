@@ -63,7 +63,7 @@ pub struct BandState {
     pub returned: BTreeSet<usize>,
     /// By band, the last of what the journal has for it and has not said to count no more.
     pub logged: BTreeMap<u32, LastRecord>,
-    /// By band, up to which stamp what was written since the row was opened is in place.
+    /// By band, up to which stamp what was written is in place, as far as that happened since the row was opened.
     pub in_place: BTreeMap<u32, u64>,
     /// Changes in place that were cut short: stripes may be half written, and nothing may be computed from them.
     pub torn: BTreeMap<u32, Torn>,
@@ -293,6 +293,15 @@ impl BandState {
     pub fn void_until(&mut self, band: u32, stamp: u64) {
         let known = self.uncommitted.voids.entry(band).or_default();
         *known = (*known).max(stamp);
+    }
+
+    /// What the journal has for a band does not count any more as far as it is in place.
+    pub fn void_placed(&mut self, band: u32) {
+        if self.logged.contains_key(&band)
+            && let Some(stamp) = self.in_place.get(&band).copied()
+        {
+            self.void_until(band, stamp);
+        }
     }
 
     /// What the journal has for a band in a place that it left does not count; the place is free once the journal says

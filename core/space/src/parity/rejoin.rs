@@ -1,6 +1,10 @@
 //! A slab of a parity row that was away, brought in step: what its bands missed is computed from the other slabs.
 //!
 //! While it joins it takes every write; the bands that it missed are computed one by one while their turn is held.
+//!
+//! Invariant: when it comes in step, no record counts that was in place before its bands were computed. While it was
+//! away records left its parity out, and those before them have it as it was: carried out once more, they would undo
+//! what was computed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +45,7 @@ impl ParityStore {
             let turn = row.band_turn(band).await;
             self.finish_torn(row, band).await?;
             row.join_band(index, band).await?;
+            row.bands().lock().void_placed(band);
             drop(turn);
             pace.done(row.shape().band_bytes());
         }
@@ -48,6 +53,7 @@ impl ParityStore {
             row.write_failed(index, &slab, &error).await?;
             return Ok(false);
         }
+        // With the voids: from here on the slab is what was computed.
         self.commit_whole(row).await?;
         if slab.disk.outages() != outages {
             return Ok(false);

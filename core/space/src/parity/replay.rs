@@ -2,7 +2,7 @@
 //! waits in memory as before.
 //!
 //! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same
-//! blocks later stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
+//! blocks later, parity that was computed for a slab included, stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
 
 use std::sync::Arc;
 
@@ -336,6 +336,7 @@ impl ParityStore {
             }
         }
         state.note_logged(intent.band, record.end, intent.stamp);
+        state.in_place.insert(intent.band, intent.stamp);
         state.uncommitted.changed.insert(intent.band, intent.band + 1);
         state.uncommitted.behind.insert(row.bands().map_of(intent.band));
         state.hold(&record.record);
