@@ -363,7 +363,5 @@ fn no_front_end_undoes_what_another_was_answered() {
 /// the journal had it from before (700917).
 #[test]
 fn seeds_that_found_something_stay_good() {
-    for seed in [700_917] {
-        simulate(seed);
-    }
+    simulate(700_917);
 }

@@ -2,7 +2,8 @@
 //! waits in memory as before.
 //!
 //! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same
-//! blocks later, parity that was computed for a slab included, stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
+//! blocks later, parity that was computed for a slab included, stands in the log behind it, or voids it. What is for a row
+//! that cannot be opened is deferred.
 
 use std::sync::Arc;
 
