@@ -175,7 +175,7 @@ impl Inner {
 
     /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or proven
     /// by parity.
-    async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
+    pub async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(checksums) = &row.checksums else { return Ok(()) };
         let mut proven = Ok(());
         for (set, page) in checksums.take_lacking() {

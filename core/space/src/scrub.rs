@@ -145,6 +145,8 @@ impl<'a> Scrub<'a> {
         };
         self.report(row, known);
         if self.mends && looked.is_ok() {
+            // A page may have made way for others after blocks were compared with it, and be damaged on its disk.
+            row.unless_gone(self.inner.prove(row).await)?;
             // What is reported as repaired stays so.
             self.inner.settle_clean_sums(row).await?;
         }

@@ -810,6 +810,12 @@ fn no_read_of_parity_returns_what_it_must_not() {
     });
 }
 
+#[test]
+fn seeds_that_found_something_stay_good() {
+    // A scrub compared blocks with a page of checksums in memory, and read it only then: it was damaged on its disk.
+    simulate(556_293, Family::Parity);
+}
+
 /// Nothing but the seed decides what happens: what a failing seed shows can be looked at again.
 #[test]
 fn a_run_is_a_function_of_its_seed() {
