@@ -392,49 +392,13 @@ fn a_disk_that_is_dropped_late_leaves_the_next_one_of_its_file_alone() {
     });
 }
 
-/// A disk of which the next flush tells that writes are lost, when it is told to.
-struct Forgetful {
-    below: Arc<SimDisk>,
-    loses: AtomicBool,
-}
-
-impl Device for Forgetful {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
-
-    fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
-        self.below.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        self.below.write(offset, data, durability)
-    }
-
-    fn flush(&self) -> Io<()> {
-        match self.loses.swap(false, Ordering::SeqCst) {
-            true => Io::ready(Err(IoError::new(IoErrorKind::Media, "writes are lost"))),
-            false => self.below.flush(),
-        }
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Io<()> {
-        self.below.discard(offset, len)
-    }
-}
-
 #[test]
 fn what_a_flush_of_the_volume_lost_is_lost_to_its_disks() {
-    with(async |mut world| {
-        world.volume.shut_down().await.expect("closed");
-        let device = Arc::new(Forgetful { below: world.disk.clone(), loses: AtomicBool::new(false) });
-        let clock: WallClock = Arc::new(Time::default);
-        let volume = Volume::open(device.clone(), Settings::default(), clock).await.expect("it opens");
-        world.volume = Arc::new(volume);
+    with(async |world| {
         let object = world.object("disk", 64 * BLOCK).await;
         object.flush().await.expect("durable");
         object.write(0, pattern(1, BLOCK), Durability::Cached).await.expect("written");
-        device.loses.store(true, Ordering::SeqCst);
+        world.disk.fail_next_flushes(1);
         // As the volume does by itself every few seconds, or a program in a mount.
         world.volume.sync().await.expect_err("it is told once");
         for _ in 0..2 {

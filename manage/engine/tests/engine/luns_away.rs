@@ -1,11 +1,9 @@
 //! What initiators are told of LUNs whose pools went, and of what they had written.
 
 use crate::reservations::client::Client;
-use crate::reservations::{INITIATOR, login, move_disks, open_target, outcome};
+use crate::reservations::{INITIATOR, login, open_target, outcome, outcome_of, reopen_pool};
 use crate::support::{MIB, Rig, eventually, mirror};
 use crate::targets::{import, lun, start};
-use holdfast_iscsi::protocol::constants::FLAG_FINAL;
-use holdfast_model::DiskState;
 
 const READY: [u8; 6] = [0; 6];
 const FLUSH: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -14,11 +12,7 @@ const GOOD: (u8, [u8; 3]) = (0, [0; 3]);
 
 /// SYNCHRONIZE CACHE of a LUN.
 fn flush(client: &mut Client, lun: u64) -> (u8, [u8; 3]) {
-    let header = client.command_header(&FLUSH, FLAG_FINAL, 0).with_lun(lun << 48);
-    client.send(header, &[]);
-    let (status, _, pdu) = client.finish(&[]);
-    let byte = |at: usize| pdu.data.get(2 + at).copied().unwrap_or(0);
-    (status, [byte(2) & 0xf, byte(12), byte(13)])
+    outcome_of(client, lun, &FLUSH)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -41,15 +35,7 @@ async fn what_was_written_last_to_a_pool_that_went_is_told_to_be_lost() {
     })
     .await
     .unwrap();
-    move_disks(&rig, true);
-    eventually(&engine, "noticing", || {
-        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
-    })
-    .await;
-    move_disks(&rig, false);
-    let reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
-    eventually(&engine, "reopening", || reopened() && engine.target("vm").unwrap().luns.iter().all(|lun| lun.served))
-        .await;
+    reopen_pool(&engine, &rig).await;
     let events = engine.events().list(0, 100);
     let told: Vec<_> = events.iter().filter(|event| event.cause.contains("wrote to it last may be lost")).collect();
     assert_eq!(told.len(), 1, "{events:#?}");

@@ -33,12 +33,28 @@ pub async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
 }
 
 /// Takes the disks of that pool away, or brings them back.
-pub fn move_disks(rig: &Rig, is_away: bool) {
+fn move_disks(rig: &Rig, is_away: bool) {
     for disk in ["tank1", "tank2"] {
         let (here, away) = (rig.path(disk), rig.path(&format!("{disk}.away")));
         let (from, to) = if is_away { (here, away) } else { (away, here) };
         std::fs::rename(from, to).unwrap();
     }
+}
+
+/// Takes the disks of that pool away until that is noticed, and brings them back until its LUNs are served again.
+pub async fn reopen_pool(engine: &Arc<Engine>, rig: &Rig) {
+    move_disks(rig, true);
+    eventually(engine, "noticing", || {
+        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
+    })
+    .await;
+    move_disks(rig, false);
+    let is_reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
+    let are_served = || {
+        let luns = engine.target("vm").unwrap().luns;
+        !luns.is_empty() && luns.iter().all(|lun| lun.served)
+    };
+    eventually(engine, "reopening", || is_reopened() && are_served()).await;
 }
 
 pub fn login(address: &str, iqn: &str, initiator: &str) -> Client {
@@ -69,9 +85,16 @@ fn reserve(address: &str, iqn: &str) {
     reserve_as(&mut client, 1, 1);
 }
 
-/// Status, sense key and codes of a command without data.
+/// Status, sense key and codes of a command without data to LUN 0.
 pub fn outcome(client: &mut Client, cdb: &[u8]) -> (u8, [u8; 3]) {
-    let (status, _, pdu) = client.command(cdb, 0, 0, &[]);
+    outcome_of(client, 0, cdb)
+}
+
+/// The same of any LUN.
+pub fn outcome_of(client: &mut Client, lun: u64, cdb: &[u8]) -> (u8, [u8; 3]) {
+    let header = client.command_header(cdb, FLAG_FINAL, 0).with_lun(lun << 48);
+    client.send(header, &[]);
+    let (status, _, pdu) = client.finish(&[]);
     let byte = |at: usize| pdu.data.get(2 + at).copied().unwrap_or(0);
     (status, [byte(2) & 0xf, byte(12), byte(13)])
 }
@@ -188,14 +211,7 @@ async fn a_pool_that_is_opened_again_lets_nobody_in_who_was_kept_out() {
     })
     .await
     .unwrap();
-    move_disks(&rig, true);
-    eventually(&engine, "noticing", || {
-        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
-    })
-    .await;
-    move_disks(&rig, false);
-    let reopened = || engine.events().list(0, 100).iter().any(|event| event.cause.contains("it is imported again"));
-    eventually(&engine, "reopening", || reopened() && engine.target("vm").unwrap().luns[0].served).await;
+    reopen_pool(&engine, &rig).await;
     let view = engine.reservation("vm", 0).unwrap();
     assert_eq!((view.registrants.len(), view.persists), (1, false), "{view:?}");
     tokio::task::spawn_blocking(move || {

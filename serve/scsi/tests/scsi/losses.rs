@@ -33,27 +33,25 @@ fn hears_once(nexus: &Nexus) {
 fn a_loss_of_answered_writes_is_told_once_to_each_whoever_met_it() {
     let rig = Rig::new();
     let (one, other) = (rig.nexus(1), rig.nexus(2));
-    let flush = FLUSH;
-    let lost = LOST;
     *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Media);
-    assert_eq!(fails(&one, &flush, &[]), lost, "what is tried again would be taken for done");
+    assert_eq!(fails(&one, &FLUSH, &[]), LOST, "what is tried again would be taken for done");
     *rig.memory.broken.lock().unwrap() = None;
-    ok(&one, &flush, &[]);
-    assert_eq!(fails(&other, &flush, &[]), lost, "its writes may be among those");
-    ok(&other, &flush, &[]);
+    ok(&one, &FLUSH, &[]);
+    assert_eq!(fails(&other, &FLUSH, &[]), LOST, "its writes may be among those");
+    ok(&other, &FLUSH, &[]);
     // By a flush of anybody else, too: another front end, or a copy.
     lose(&rig);
     let late = rig.nexus(3);
     for nexus in [&one, &other] {
-        assert_eq!(fails(nexus, &[0x1b, 0, 0, 0, 0, 0], &[]), lost, "a stop makes durable, too");
-        ok(nexus, &flush, &[]);
+        assert_eq!(fails(nexus, &[0x1b, 0, 0, 0, 0, 0], &[]), LOST, "a stop makes durable, too");
+        ok(nexus, &FLUSH, &[]);
     }
-    ok(&late, &flush, &[]);
+    ok(&late, &FLUSH, &[]);
     // What is only away for now is no loss.
     *rig.memory.broken.lock().unwrap() = Some(IoErrorKind::Gone);
-    fails(&one, &flush, &[]);
+    fails(&one, &FLUSH, &[]);
     *rig.memory.broken.lock().unwrap() = None;
-    [&one, &other].iter().for_each(|nexus| drop(ok(nexus, &flush, &[])));
+    [&one, &other].iter().for_each(|nexus| drop(ok(nexus, &FLUSH, &[])));
 }
 
 #[test]
