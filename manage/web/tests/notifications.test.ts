@@ -138,3 +138,29 @@ test('a channel in use is not removed; without its rule it is', { skip }, async 
   await page.getByText('There is no channel.').waitFor();
   assert.deepEqual(on.troubles, []);
 });
+
+test('a rule is added with a channel that is made on the way', { skip }, async () => {
+  const { page } = on;
+  await visit(page, '/notifications?tab=rules', 'Notifications');
+  await page.getByRole('button', { name: 'Add a rule' }).click();
+  const adding = page.getByRole('dialog', { name: 'Add a rule' });
+  await adding.getByLabel('Name').fill('all');
+  await adding.getByRole('button', { name: 'Add rule' }).click();
+  await adding.getByText('Make a channel, by which it sends.').waitFor();
+  await adding.getByRole('button', { name: 'New channel…' }).click();
+  const channel = page.getByRole('dialog', { name: 'Add a channel' });
+  await channel.getByLabel('Kind').selectOption('webhook');
+  await channel.getByLabel('Name').fill('new');
+  await channel.getByLabel('URL').fill(url);
+  await channel.getByRole('button', { name: 'Add channel' }).click();
+  await channel.waitFor({ state: 'detached' });
+  assert.equal(await adding.getByLabel('Channel').inputValue(), 'new');
+  await adding.getByRole('button', { name: 'Add rule' }).click();
+  await adding.waitFor({ state: 'detached' });
+  const made = await on.server.get<{ name: string; channel: string }[]>('/notifications/rules');
+  assert.deepEqual(
+    made.map((rule) => [rule.name, rule.channel]),
+    [['all', 'new']],
+  );
+  assert.deepEqual(on.troubles, []);
+});

@@ -32,7 +32,7 @@ test('a file is made with its size, or is there already', () => {
 });
 
 test('what is missing is said', () => {
-  assert.equal(lunProblems(lunForm()).backing, 'Create a space first.');
-  assert.equal(lunProblems({ ...lunForm(), of: 'file' }).backing, 'Create a volume first.');
+  assert.equal(lunProblems(lunForm()).backing, 'Create a space first, or choose a file of a volume.');
+  assert.equal(lunProblems({ ...lunForm(), of: 'file' }).backing, 'Create a volume first, or choose a space.');
   assert.equal(lunProblems({ ...lunForm(), space: 'tank/vm', number: '300' }).number !== undefined, true);
 });

@@ -49,10 +49,10 @@ export function lunProblems(form: LunForm): Record<string, string | undefined> {
   const isFile = form.of === 'file';
   const missing = isFile
     ? form.volume === ''
-      ? 'Create a volume first.'
+      ? 'Create a volume first, or choose a space.'
       : undefined
     : form.space === ''
-      ? 'Create a space first.'
+      ? 'Create a space first, or choose a file of a volume.'
       : undefined;
   const size = parseSize(form.size);
   return {

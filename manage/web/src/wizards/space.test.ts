@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { FailureCode } from '../lib/api/client.ts';
 import { requestOf, spaceField, spaceProblems, type SpaceForm } from './space.ts';
 
 const usual: SpaceForm = {
@@ -58,7 +59,7 @@ test('each wrong input is said at its field', () => {
 });
 
 test('a refusal of the server finds its field', () => {
-  const at = (code: string, field: string | null) => spaceField({ code, field });
+  const at = (code: FailureCode, field: string | null) => spaceField({ code, field });
   assert.equal(at('exists', 'layout'), 'name');
   assert.equal(at('no-space', 'size_bytes'), 'size');
   assert.equal(at('invalid', 'columns'), 'columns');

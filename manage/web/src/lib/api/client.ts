@@ -21,16 +21,19 @@ type Given = { body?: unknown; path?: object; query?: object; signal?: AbortSign
 // Of each operation by itself: the parts of all of them with each other are too many for the compiler.
 type Options<O> = O extends unknown ? Body<O> & InPath<O> & InQuery<O> & { signal?: AbortSignal } : never;
 
+/** Why a request was refused or failed; `unreachable` where nothing answered. */
+export type FailureCode = ApiError['code'] | 'unreachable';
+
 /** A request that was refused or failed. */
 export class ApiFailure extends Error {
   readonly status: number;
-  readonly code: string;
+  readonly code: FailureCode;
   readonly object: string;
   readonly nextAction: string;
   /** The field of the request that it is about, by its JSON name: `qos.max_iops`. */
   readonly field: string | null;
 
-  constructor(status: number, error: Omit<ApiError, 'code' | 'field'> & { code: string; field?: string | null }) {
+  constructor(status: number, error: Omit<ApiError, 'code' | 'field'> & { code: FailureCode; field?: string | null }) {
     super(error.message);
     this.name = 'ApiFailure';
     this.status = status;
