@@ -15,7 +15,7 @@ const on = scene(5, 1, async (server) => {
 
 /** Buttons that change nothing of the server: they sort, filter, copy, close, or are about one's own account. */
 const HARMLESS =
-  /^(Navigation|Theme|Account .*|Copy the command|Close|Change password|Create a token|Show the map|Actions( of .*)?)$/;
+  /^(Navigation|Theme|Account .*|Copy the command|Close|Change password|Create a token|Show the map|Actions( of .*)?|Care|Emergency)$/;
 
 async function enabledActions(page: Page): Promise<string[]> {
   const buttons = await page.locator('main button:enabled:not(th button)').all();

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { spawnSync } from 'node:child_process';
-import { visit } from './support/browser.ts';
+import { choose, visit } from './support/browser.ts';
 import { mountable } from './support/mounts.ts';
 import { scene, skip as without } from './support/scene.ts';
 import { run, sizeOf } from './support/server.ts';
@@ -108,7 +108,7 @@ test('a volume that somebody else unmounts says so on the open page', { skip }, 
   await page.getByText(`${directory} (not now)`).waitFor();
   await page.getByRole('button', { name: 'Mount…', exact: true }).click();
   const mount = dialog('Mount tank/files');
-  assert.equal(await mount.getByLabel('Directory').inputValue(), directory);
+  assert.equal(await mount.getByLabel('Directory', { exact: true }).inputValue(), directory);
   await mount.getByRole('button', { name: 'Mount', exact: true }).click();
   await mount.waitFor({ state: 'detached' });
   assert.equal(readFileSync(join(directory, 'note'), 'utf8'), 'kept');
@@ -188,7 +188,7 @@ test('a directory of it gets a quota, and loses it again', { skip: without }, as
 test('its metadata is scanned by a job', { skip: without }, async () => {
   const { page } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
-  await page.getByRole('button', { name: 'Scan…' }).click();
+  await choose(page, 'Care', 'Scan…');
   const scan = dialog('Scan tank/files');
   await scan.getByRole('button', { name: 'Scan', exact: true }).click();
   await scan.waitFor({ state: 'detached' });
@@ -203,7 +203,7 @@ test('its metadata is scanned by a job', { skip: without }, async () => {
 test('its free room goes back to its space only if that is thin', { skip: without }, async () => {
   const { page } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
-  await page.getByRole('button', { name: 'Trim…' }).click();
+  await choose(page, 'Care', 'Trim…');
   const trim = dialog('Trim tank/files');
   await trim.getByText('holdfast volume trim tank/files', { exact: true }).waitFor();
   await trim.getByRole('button', { name: 'Trim', exact: true }).click();
@@ -234,11 +234,11 @@ test('a snapshot of it is made, compared, restored from and destroyed', { skip }
   writeFileSync(join(directory, 'note'), 'spoiled');
   writeFileSync(join(directory, 'more'), 'new');
 
-  const choose = async (what: string) => {
+  const chooseFor = async (what: string) => {
     await line.getByRole('button', { name: 'Actions of snapshot monday' }).click();
     await page.getByRole('menuitem', { name: what }).click();
   };
-  await choose('Differences…');
+  await chooseFor('Differences…');
   const since = dialog('Since snapshot monday');
   await since
     .getByRole('row', { name: /\/more/ })
@@ -252,7 +252,7 @@ test('a snapshot of it is made, compared, restored from and destroyed', { skip }
   await since.getByRole('button', { name: 'Close' }).last().click();
   await since.waitFor({ state: 'detached' });
 
-  await choose('Restore…');
+  await chooseFor('Restore…');
   const restore = dialog('Restore from snapshot monday');
   const plan = restore.getByRole('region', { name: 'What is restored' });
   await plan
@@ -274,7 +274,7 @@ test('a snapshot of it is made, compared, restored from and destroyed', { skip }
   await waitFor(() => readFileSync(join(directory, 'note'), 'utf8') === 'kept');
   assert.equal(readFileSync(join(directory, 'more'), 'utf8'), 'new');
 
-  await choose('Destroy…');
+  await chooseFor('Destroy…');
   const destroy = dialog('Destroy snapshot monday');
   await destroy.getByLabel(/^Type monday/).fill('monday');
   await destroy.getByRole('button', { name: 'Destroy snapshot' }).click();
@@ -319,7 +319,7 @@ test('what chmod does to descriptors is shown and set', { skip: without }, async
   const { page, server } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
   await page.getByText('Limits what the descriptor grants').waitFor();
-  await page.getByRole('button', { name: 'Mode changes…' }).click();
+  await choose(page, 'Care', 'Mode changes…');
   const shown = dialog('What chmod does on tank/files');
   await shown.getByLabel('A change of the mode').selectOption('discard');
   await shown.getByText('holdfast volume set tank/files --mode-change discard', { exact: true }).waitFor();
@@ -343,7 +343,7 @@ test('snapshots of it are made by the clock', { skip: without }, async () => {
   await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7', { exact: true }).waitFor();
   // As if there were a year of them from an earlier rule.
   const message = '358 snapshots of that interval would be destroyed at once';
-  const error = { code: 'not_confirmed', object: 'volume tank/files', message, next_action: 'keep more' };
+  const error = { code: 'not-confirmed', object: 'volume tank/files', message, next_action: 'keep more' };
   const refuse = { status: 409, contentType: 'application/json', body: JSON.stringify({ error }) };
   await page.route('**/snapshot-schedule?confirm=false', (route) => route.fulfill(refuse), { times: 1 });
   await add.getByRole('button', { name: 'Set', exact: true }).click();
@@ -377,8 +377,10 @@ test('snapshots of it are made by the clock', { skip: without }, async () => {
 test('it is unmounted by the console', { skip }, async () => {
   const { page } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
-  const destroy = page.getByRole('button', { name: 'Destroy…' });
-  assert.equal(await destroy.isDisabled(), true, 'a mounted volume is offered to be destroyed');
+  await page.getByRole('button', { name: 'Emergency', exact: true }).click();
+  const destroy = page.getByRole('menuitem', { name: 'Destroy…' });
+  assert.equal(await destroy.getAttribute('aria-disabled'), 'true', 'a mounted volume is offered to be destroyed');
+  await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Unmount…' }).click();
   await dialog('Unmount tank/files').getByRole('button', { name: 'Unmount', exact: true }).click();
   // The dialog has words of it, too.
@@ -389,7 +391,7 @@ test('it is unmounted by the console', { skip }, async () => {
 test('it is destroyed when its name is typed, and its space with it', { skip: without }, async () => {
   const { page, server } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
-  await page.getByRole('button', { name: 'Destroy…' }).click();
+  await choose(page, 'Emergency', 'Destroy…');
   const destroy = dialog('Destroy tank/files');
   await destroy.getByLabel(/^Type tank\/files/).fill('tank/file');
   await destroy.getByRole('button', { name: 'Destroy', exact: true }).click();

@@ -9,6 +9,8 @@ export interface Action {
   /** The role that it needs. */
   role: Role;
   danger?: boolean;
+  /** The menu in which it stands where others are buttons, such as `Care`. */
+  group?: string;
   /** Why it cannot be done now, whatever the role. */
   blocked?: string | undefined;
   run: () => void;

@@ -22,3 +22,9 @@ export function serialEnd(serial: string): string {
 export function usedBytes(disk: Pick<Disk, 'usable_bytes' | 'free_bytes'>): number {
   return (disk.usable_bytes ?? 0) - (disk.free_bytes ?? 0);
 }
+
+/** The disk that a disk is best replaced with: an empty one of no pool that is as large, the smallest of these. */
+export function replacementOf(disk: Disk, others: readonly Disk[]): Disk | undefined {
+  const fitting = others.filter((one) => !one.pool && one.can_pool && one.size_bytes >= disk.size_bytes);
+  return fitting.sort((one, other) => one.size_bytes - other.size_bytes)[0];
+}

@@ -33,3 +33,8 @@ export function inWords(series: readonly Series[], format: (value: number | null
   };
   return series.map(words).join(' ');
 }
+
+/** Texts beside an axis: one that says the same as the one before it is left out, for a step too small for its figures. */
+export function distinct(texts: readonly string[]): string[] {
+  return texts.map((text, at) => (at > 0 && text === texts[at - 1] ? '' : text));
+}

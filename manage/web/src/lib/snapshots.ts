@@ -33,12 +33,20 @@ export function madeBy(snapshot: VolumeSnapshot): string {
   return typeof snapshot.every_seconds === 'number' ? `Schedule, each ${exactTime(snapshot.every_seconds)}` : 'Hand';
 }
 
-/** Where snapshots stand between the oldest and now, from 0 to 1. */
+/** Marks that a line of time has room for. */
+const MARKS = 200;
+
+/** Where snapshots stand between the oldest and now, from 0 to 1. Of those that would hide each other, one stands for all. */
 export function places(snapshots: readonly VolumeSnapshot[], now: number): { name: string; at: number }[] {
   const times = snapshots.map((one) => Date.parse(one.created));
-  const first = Math.min(now, ...times);
+  const first = times.reduce((least, time) => Math.min(least, time), now);
   const span = Math.max(1, now - first);
-  return snapshots.map((one, index) => ({ name: one.name, at: Math.min(1, ((times[index] ?? now) - first) / span) }));
+  const marks = new Map<number, { name: string; at: number }>();
+  for (const [index, { name }] of snapshots.entries()) {
+    const at = Math.min(1, ((times[index] ?? now) - first) / span);
+    marks.set(Math.round(at * MARKS), { name, at });
+  }
+  return [...marks.values()];
 }
 
 export interface RuleForm {

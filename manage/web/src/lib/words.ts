@@ -121,6 +121,11 @@ export function survivesWords(disks: number): string {
   return disks === 0 ? 'no lost disk' : disks === 1 ? '1 lost disk' : `${disks} lost disks`;
 }
 
+/** What a space survives now: `1 lost disk, or an enclosure`. */
+export function protectionWords({ held_losses, held_enclosures }: Space['protection']): string {
+  return `${survivesWords(held_losses)}${held_enclosures ? ', or an enclosure' : ''}`;
+}
+
 const USAGES: Record<NonNullable<Disk['usage']>, string> = {
   auto: 'Auto-select',
   manual: 'Manual-select',

@@ -1,5 +1,6 @@
 // A browser for a test: Debian's chromium, with a context for each person.
 import { chromium, type Browser, type Page } from 'playwright-core';
+import { FROM_DIST, fromDist } from './built.ts';
 import { PASSWORD, type Server } from './server.ts';
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
@@ -29,6 +30,10 @@ export async function open(browser: Browser, server: Server, look: Look = {}, tr
     reducedMotion: 'reduce',
   });
   context.setDefaultTimeout(PATIENCE_MS);
+  if (FROM_DIST) {
+    const isConsole = ({ origin, pathname }: URL) => origin === server.origin && !pathname.startsWith('/api/');
+    await context.route(isConsole, (route) => route.fulfill(fromDist(new URL(route.request().url()).pathname)));
+  }
   const page = await context.newPage();
   page.on('pageerror', (error) => troubles.push(String(error)));
   return page;
@@ -54,4 +59,10 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(
     () => ![...document.querySelectorAll('[role=status]')].some((one) => one.textContent === 'Loading…'),
   );
+}
+
+/** Chooses something in a menu of a page, such as *Scan…* in the menu *Care*. */
+export async function choose(page: Page, menu: string, item: string): Promise<void> {
+  await page.getByRole('button', { name: menu, exact: true }).click();
+  await page.getByRole('menuitem', { name: item }).click();
 }

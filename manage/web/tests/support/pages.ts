@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
-import { settled, visit } from './browser.ts';
+import { choose, settled, visit } from './browser.ts';
 import { mirrored } from './scene.ts';
 import { run, sizeOf, type Server } from './server.ts';
 
@@ -36,7 +36,13 @@ export const PAGES: readonly Shown[] = [
   { name: 'space', path: '/spaces/tank/vm', heading: 'tank/vm' },
   { name: 'volumes', path: '/volumes', heading: 'Volumes' },
   { name: 'volume', path: '/volumes/tank/files', heading: 'tank/files' },
-  { name: 'volume-integrity', path: '/volumes/tank/files', heading: 'tank/files', then: press('Integrity…') },
+  {
+    name: 'volume-integrity',
+    path: '/volumes/tank/files',
+    heading: 'tank/files',
+    then: (page) => choose(page, 'Care', 'Integrity…'),
+  },
+  { name: 'volume-permissions', path: '/volumes/tank/files', heading: 'tank/files', then: press('Permissions…') },
   { name: 'volume-journal', path: '/volumes/tank/files', heading: 'tank/files', then: press('Change the size…') },
   { name: 'exports', path: '/exports?export=vm', heading: 'Exports' },
   { name: 'targets', path: '/targets?target=vms', heading: 'Targets' },
