@@ -1,7 +1,7 @@
 //! Whether a configuration keeps its invariants. Simulations ask after every step; a damaged log never gets that far,
 //! as [`Config::apply`] refuses it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_model::DiskState;
 
@@ -9,7 +9,7 @@ use crate::area::Area;
 use crate::config::{Config, row_bytes};
 use crate::frame::Position;
 use crate::pool::Pool;
-use crate::record::RowRecord;
+use crate::record::{DiskRecord, RowRecord};
 
 impl Config {
     /// Holds everything against everything else.
@@ -84,6 +84,31 @@ impl Pool {
         // A disk that was just added is in use before the record that says so.
         let unknown = state.config.disks.keys().find(|index| !state.disks.contains_key(index));
         hold(unknown.is_none(), || format!("disk {unknown:?} is in the configuration alone"))
+    }
+}
+
+impl Pool {
+    /// Whether every unit that no row has is free. That holds where nothing is under way: rows that are being moved,
+    /// and requests to places that rows left, keep units besides.
+    ///
+    /// # Errors
+    /// The disks, and how many units of each are taken by nothing.
+    pub fn check_units(&self) -> Result<(), String> {
+        let state = self.state();
+        let mut taken: BTreeMap<u16, u64> = BTreeMap::new();
+        for row in state.config.spaces.values().flat_map(|space| space.rows.values()) {
+            for slab in &row.slabs {
+                *taken.entry(slab.disk()).or_default() += u64::from(row.slab_units);
+            }
+        }
+        let leaked = |(index, disk): (&u16, &DiskRecord)| {
+            let units = Area::of_disk("", disk.disk_bytes).map_or(0, |area| u64::from(area.units()));
+            let free = state.config.free.get(index).map_or(0, |free| u64::from(free.free()));
+            let used = taken.get(index).copied().unwrap_or(0);
+            (free + used != units).then(|| format!("disk {index}: {} of {units} units", units - free - used))
+        };
+        let leaked: Vec<String> = state.config.disks.iter().filter_map(leaked).collect();
+        hold(leaked.is_empty(), || format!("taken by no row: {}", leaked.join(", ")))
     }
 }
 

@@ -83,11 +83,13 @@ impl Inner {
             }
             let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
             let Some((record, freed)) = replaced else { return Ok(()) };
-            row.slabs.replace(index, Slab::new(&self.pool, &record, &record.slabs[index])?);
+            let new = Slab::new(&self.pool, &record, &record.slabs[index])?;
+            // Taken as long as a request knows the old place, and no longer: the row itself stays open.
+            row.slabs.get(index).hold(freed);
+            row.slabs.replace(index, new);
             if let (Some(checksums), RowBody::Bands(_)) = (&row.checksums, &row.body) {
                 checksums.clear(index);
             }
-            row.hold_freed([freed]);
             row.refresh();
         }
         for _ in 0..TRIES {

@@ -349,6 +349,7 @@ fn what_is_out_or_behind_is_not_counted_until_it_is_in_step() {
             space.rebuild(&Unlimited).await.expect("others have room");
             let held = space.status().protection;
             assert_eq!((held.held_losses, held.out_slabs), (all, 0), "{shape}: {held:?}");
+            pool.check_units().unwrap_or_else(|leaked| panic!("{shape}: {leaked}"));
         });
         done.expect("no power cut is planned");
     }
