@@ -149,7 +149,8 @@ impl Pool {
         self.state.lock().expect("no panic while held")
     }
 
-    pub(crate) fn disk_label(&self, index: u16) -> String {
+    /// What a disk is called: its serial number, or else its path.
+    pub fn disk_label(&self, index: u16) -> String {
         self.state().config.disks.get(&index).map_or_else(|| index.to_string(), |record| record.label().to_string())
     }
 

@@ -192,13 +192,16 @@ impl Row {
 
     fn out_of_step(&self, slab: &Arc<Slab>) -> IoError {
         let kind = if slab.disk.in_service() { IoErrorKind::Stale } else { IoErrorKind::Gone };
-        IoError::new(kind, format!("chunk {} of space {}: the copy on disk {}", self.chunk, self.path(), slab.disk.id))
+        IoError::new(
+            kind,
+            format!("the copy on disk {} is out of step: {}", self.pool.disk_label(slab.disk.index), self.part()),
+        )
     }
 
     fn copy_not_as_summed(&self, offset: u64, slab: &Arc<Slab>) -> IoError {
         let block = offset / BLOCK_BYTES;
-        let disk = slab.disk.id;
+        let disk = self.pool.disk_label(slab.disk.index);
         let what = format!("the copy on disk {disk} of blocks from {block} of its slab is not as their checksums say");
-        IoError::new(IoErrorKind::Media, format!("chunk {} of space {}: {what}", self.chunk, self.path()))
+        IoError::new(IoErrorKind::Media, format!("{what}: {}", self.part()))
     }
 }

@@ -91,6 +91,7 @@ impl Inner {
     /// # Errors
     /// Something that was answered could not be made durable.
     pub async fn close(&self) -> Result<bool, IoError> {
+        self.rows.context.repairs.tell_due(&self.pool, &self.path(), true);
         let flushed = self.flush().await;
         let placed = self.maintain_bands().await;
         let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
@@ -136,14 +137,16 @@ impl RowTable {
 impl Row {
     /// Tells that writes which were answered are lost.
     fn lost_cached(&self, column: usize) -> IoError {
-        let disks: Vec<String> = self.copies_of(column).map(|(_, slab)| slab.disk.id.to_string()).collect();
-        let (chunk, disks) = (self.chunk, disks.join(", "));
+        let disks: Vec<String> =
+            self.copies_of(column).map(|(_, slab)| self.pool.disk_label(slab.disk.index)).collect();
         let cause = format!(
-            "writes to chunk {chunk} that were not flushed may be lost: the only disk with them, of {disks}, went away and came back"
+            "answered writes to {} that were not flushed may be lost: the only disk with them, of {}, went away and came back",
+            self.part(),
+            disks.join(", ")
         );
         let next = "check what was written last, or restore that data from a backup";
         self.pool.emit(Severity::Error, self.object(), cause.clone(), next);
-        IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path()))
+        IoError::new(IoErrorKind::Media, cause)
     }
 
     /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything

@@ -67,6 +67,7 @@ mod read;
 mod rebuild;
 mod relocate;
 mod repair;
+mod repairs;
 mod reshape;
 mod resize;
 mod resync;

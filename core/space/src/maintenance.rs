@@ -64,6 +64,7 @@ impl Inner {
             resynced = row.unless_gone(self.prove(&row).await).and(resynced);
         }
         self.report_doubtful();
+        self.rows.context.repairs.tell_due(&self.pool, &self.path(), false);
         let unmarked = self.unmark_idle().await;
         let stamped = self.stamp_if_due().await;
         let summed = self.write_clean_sums().await;

@@ -114,12 +114,11 @@ impl Row {
     /// No slab tells any more which blocks of a map were written. Each counts as written, and has no checksum until it
     /// is written again: reads of it fail.
     async fn lose_map(&self, column: usize, map: usize, place: &mut MapOnDisk) -> Result<(), IoError> {
-        let path = self.path();
         let cause = format!(
-            "map {map} of column {column} of chunk {} was overwritten: which of its blocks hold data is lost",
-            self.chunk
+            "map {map} of column {column} was overwritten, and which of its blocks hold data is lost: {}",
+            self.part()
         );
-        let lost = IoError::new(IoErrorKind::Media, format!("space {path}: {cause}"));
+        let lost = IoError::new(IoErrorKind::Media, cause.clone());
         let Some(checksums) = &self.checksums else { return Err(lost) };
         let blocks = self.columns()[column].lock().lose_map(map);
         checksums.forget(column, blocks);

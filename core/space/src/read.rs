@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
-use holdfast_model::DiskState;
-use holdfast_pool::Severity;
+use holdfast_model::{BLOCK_BYTES, DiskState};
 
 use crate::block_map::REGION_BYTES;
 use crate::boxed_cold::boxed_cold;
@@ -106,19 +105,16 @@ impl Row {
         for index in failed.iter().copied().filter(|index| self.slabs.get(*index).usable()) {
             let Some((_, good)) = self.choose_copy(column, offset, failed) else { break };
             let Ok(data) = good.disk.read(good.at(offset), IoBuf::new(len)).await else { break };
-            self.rewrite_failed(index, offset, data.freeze(), "could not be read and were rewritten from another copy")
-                .await;
+            self.rewrite_failed(index, offset, data.freeze()).await;
         }
         drop(turn);
     }
 
-    /// Rewrites what a slab could not read, and tells so.
-    pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
-        let len = data.len();
+    /// Rewrites what a slab could not read or held wrong, and tells so.
+    pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice) {
+        let blocks = data.len() as u64 / BLOCK_BYTES;
         if let Ok(true) = self.rewrite(index, offset, data).await {
-            let (object, cause) =
-                (self.pool.disk_object(self.slabs.get(index).disk.index), format!("{len} bytes that {how}"));
-            self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
+            self.repairs.note(&self.pool, &self.path(), self.slabs.get(index).disk.index, blocks);
         }
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::wire::crc32c;
-use holdfast_model::{BLOCK_BYTES, ObjectRef, counted};
-use holdfast_pool::Severity;
+use holdfast_model::{BLOCK_BYTES, ByteSize, ObjectRef};
+use holdfast_pool::{JOURNAL_CHUNK, Severity};
 
 use crate::checksums::{KnownSum, PAGE_BLOCKS, PAGE_REGIONS};
 use crate::column::Blocks;
@@ -146,15 +146,19 @@ impl Row {
     }
 
     fn lost_block(&self, column: usize, block: u32, copies: &[Held]) -> IoError {
-        let disks: Vec<String> = copies.iter().map(|copy| self.slabs.get(copy.index).disk.id.to_string()).collect();
+        let disks: Vec<String> =
+            copies.iter().map(|copy| self.pool.disk_label(self.slabs.get(copy.index).disk.index)).collect();
         for copy in copies {
             self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
         }
         let at = crate::stripe::offset_in_chunk(self.shape(), column, u64::from(block) * BLOCK_BYTES);
-        let cause =
-            format!("no disk holds the block at {at} of chunk {} as a checksum proves that it was written", self.chunk);
+        let cause = format!(
+            "no disk holds the block at byte {at} of this part as a checksum proves that it was written ({}): {}",
+            disks.join(", "),
+            self.part()
+        );
         self.pool.emit(Severity::Error, self.object(), cause.clone(), "restore that data from a backup");
-        IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
+        IoError::new(IoErrorKind::Media, cause)
     }
 
     /// Makes the copies of a region agree, and takes their checksums. Where copies differ, the one counts that is as
@@ -257,17 +261,7 @@ impl Row {
             let count = mend.blocks.len();
             if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await
             {
-                let (object, path) = (self.pool.disk_object(self.slabs.get(mend.index).disk.index), self.path());
-                let cause = counted(
-                    count as u64,
-                    &format!(
-                        "block of space {path} could not be read or did not match its checksum, and was rewritten from another copy"
-                    ),
-                    &format!(
-                        "blocks of space {path} could not be read or did not match their checksums, and were rewritten from another copy"
-                    ),
-                );
-                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
+                self.repairs.note(&self.pool, &self.path(), self.slabs.get(mend.index).disk.index, count as u64);
             }
         }
     }
@@ -282,6 +276,17 @@ impl Row {
     /// Its space, as events name it.
     pub fn object(&self) -> ObjectRef {
         self.pool.space_object(self.space)
+    }
+
+    /// How messages call the part of its space that it holds: `space tank/vm, 64 MiB from 128 MiB on`.
+    pub fn part(&self) -> String {
+        let path = self.path();
+        if self.chunk >= JOURNAL_CHUNK {
+            return format!("the journal of space {path}");
+        }
+        let chunk_bytes = self.pool.space(self.space).map_or(0, |space| space.chunk_bytes);
+        let begin = u64::from(self.chunk) * chunk_bytes;
+        format!("space {path}, {} from {} on", ByteSize(chunk_bytes), ByteSize(begin))
     }
 
     /// How messages call its space.

@@ -23,6 +23,7 @@ use crate::lock_order::{TaskLock, rank};
 use crate::map_owner::{MapOwner, block_map_number};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
+use crate::repairs::Repairs;
 use crate::row_use::RowUse;
 use crate::slab::{Slab, Slabs};
 
@@ -42,6 +43,8 @@ pub struct RowContext {
     pub doubtful: Arc<AtomicU64>,
     /// Slabs that do not count though the pool has nothing against them.
     pub lost: Arc<Lost>,
+    /// Blocks that were rewritten, and are told by sums.
+    pub repairs: Arc<Repairs>,
 }
 
 /// What the slabs of a row are made of. Requests are distinguished by it once, where they come to the row.
@@ -88,12 +91,14 @@ pub struct Row {
     pub doubtful: Arc<AtomicU64>,
     /// See [`RowContext`].
     lost: Arc<Lost>,
+    /// See [`RowContext`].
+    pub repairs: Arc<Repairs>,
 }
 
 impl Row {
     /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
     pub fn new(context: &RowContext, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
-        let RowContext { pool, space, chunk_bytes, checksums, doubtful, lost } = context;
+        let RowContext { pool, space, chunk_bytes, checksums, doubtful, lost, repairs } = context;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
@@ -130,6 +135,7 @@ impl Row {
             freed: Mutex::default(),
             doubtful: doubtful.clone(),
             lost: lost.clone(),
+            repairs: repairs.clone(),
         };
         row.refresh();
         Ok(row)
@@ -321,8 +327,9 @@ impl Row {
         let group = self.record.shape.group(slab).map(|index| self.slabs.get(index));
         let lost: Vec<_> = group.filter(|slab| !slab.usable()).collect();
         let kind = if lost.iter().any(|slab| slab.disk.in_service()) { IoErrorKind::Stale } else { IoErrorKind::Gone };
-        let disks: Vec<String> = lost.iter().map(|slab| slab.disk.id.to_string()).collect();
-        IoError::new(kind, format!("chunk {} of space {} on disks {}", self.chunk, self.space, disks.join(", ")))
+        let disks: Vec<String> = lost.iter().map(|slab| self.pool.disk_label(slab.disk.index)).collect();
+        let what = if kind == IoErrorKind::Gone { "is on disks out of service" } else { "is not in step on disks" };
+        IoError::new(kind, format!("{} {what}: {}", self.part(), disks.join(", ")))
     }
 
     /// Deals with a slab that failed a write: records that it is stale, or takes its disk out. Durable when answered.
@@ -361,13 +368,9 @@ impl Row {
         let lasting = took.iter().any(|index| self.slabs.get(*index).usable());
         match passed {
             None if lasting => Ok(()),
-            _ => Err(IoError::new(
-                IoErrorKind::Media,
-                format!(
-                    "chunk {} of space {}: no up-to-date copy of column {column} accepted the write",
-                    self.chunk, self.space
-                ),
-            )),
+            _ => {
+                Err(IoError::new(IoErrorKind::Media, format!("{}: no up-to-date copy accepted the write", self.part())))
+            }
         }
     }
 
@@ -381,8 +384,7 @@ impl Row {
         if missed.iter().all(recorded) && self.serves(0) {
             return Ok(());
         }
-        let object =
-            format!("chunk {} of space {}: too few up-to-date slabs accepted the write", self.chunk, self.space);
+        let object = format!("{}: too few up-to-date slabs accepted the write", self.part());
         Err(IoError::new(IoErrorKind::Media, object))
     }
 

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_device::{IoError, IoSlice};
-use holdfast_model::{BLOCK_BYTES, Layout, counted};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, counted};
 use holdfast_pool::{RowRecord, Severity};
 
 use crate::checksums::Odd;
@@ -157,24 +157,28 @@ impl<'a> Scrub<'a> {
     fn report(&mut self, row: &Row, known: u64) {
         let (pool, path) = (&self.inner.pool, self.inner.path());
         for (disk, blocks) in std::mem::take(&mut self.mended) {
-            let cause = counted(
-                blocks,
-                &format!("block of space {path} was wrong or could not be read, and was rewritten"),
-                &format!("blocks of space {path} were wrong or could not be read, and were rewritten"),
-            );
-            let next = "watch the disk; replace it if errors continue";
-            pool.emit(Severity::Warning, pool.disk_object(disk), cause, next);
+            self.inner.rows.context.repairs.note(pool, &path, disk, blocks);
         }
         let unrepaired = self.found.unrepaired_blocks - known;
         if self.mends && unrepaired > 0 {
-            let chunk = row.chunk;
+            let part = match self.journal {
+                Some(_) => "in its journal".to_string(),
+                None => {
+                    let begin = u64::from(row.chunk) * self.inner.record.chunk_bytes;
+                    format!("within {} from {}", ByteSize(self.inner.record.chunk_bytes), ByteSize(begin))
+                }
+            };
             let cause = counted(
                 unrepaired,
-                &format!("block of chunk {chunk} does not match or cannot be read, and it is unknown what is right"),
-                &format!("blocks of chunk {chunk} do not match or cannot be read, and it is unknown what is right"),
+                &format!(
+                    "block of space {path} {part} does not match or cannot be read, and it is unknown what is right"
+                ),
+                &format!(
+                    "blocks of space {path} {part} do not match or cannot be read, and it is unknown what is right"
+                ),
             );
-            let next = "'space verify' shows where; compare that data with a backup";
-            pool.emit(Severity::Error, self.inner.object(), cause, next);
+            let next = format!("'holdfast space verify {path}' shows where; compare that data with a backup");
+            pool.emit(Severity::Error, self.inner.object(), cause, &next);
         }
     }
 

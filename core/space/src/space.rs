@@ -122,6 +122,7 @@ impl Space {
             checksums: ChecksumCache::new(settings.checksum_cache_bytes),
             doubtful: Arc::default(),
             lost: Arc::default(),
+            repairs: Arc::default(),
         };
         let rows = Arc::new(RowTable::new(context));
         let SpaceSettings { write_buffer_bytes, staged_bytes, .. } = settings;

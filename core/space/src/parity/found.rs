@@ -98,15 +98,11 @@ impl Part<'_> {
                 self.row.write_durably(index, self.offset, data).await?;
                 continue;
             }
-            let how = match held {
-                None => "could not be read and were rewritten from another copy",
-                Some(_) => {
-                    let errors = &self.row.slabs.get(index).disk.counters.checksum_errors;
-                    errors.fetch_add(good.len() as u64 / BLOCK_BYTES, Ordering::Relaxed);
-                    "did not hold what the journal had written and were rewritten from another copy"
-                }
-            };
-            self.row.rewrite_failed(index, self.offset, data, how).await;
+            if held.is_some() {
+                let errors = &self.row.slabs.get(index).disk.counters.checksum_errors;
+                errors.fetch_add(good.len() as u64 / BLOCK_BYTES, Ordering::Relaxed);
+            }
+            self.row.rewrite_failed(index, self.offset, data).await;
         }
         Ok(())
     }

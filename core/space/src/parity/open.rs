@@ -35,7 +35,7 @@ impl Row {
             let (first, end) = bands.bands_in(map as u32);
             let open = |block: &[u8], disk, offset| BandMap::open(block, &owner, disk, offset);
             let lost = || {
-                let object = format!("chunk {} of space {}: map {map} of its bands", self.chunk, self.space);
+                let object = format!("map {map} of the bands cannot be read: {}", self.part());
                 IoError::new(IoErrorKind::Media, object)
             };
             let Some((content, agreed)) = heads.newest(map, place, open) else {

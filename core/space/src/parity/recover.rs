@@ -192,10 +192,10 @@ impl Row {
             self.write_pieces(&writes, Durability::Cached).await?;
         }
         if given_up > 0 {
-            let chunk = self.chunk;
+            let part = self.part();
             let places = counted(given_up, "place", "places");
             let cause = format!(
-                "in {places} of chunk {chunk} a write that was interrupted by a crash is lost, together with the data before it"
+                "in {places} a write that was interrupted by a crash is lost, together with the data before it: {part}"
             );
             let next = "restore that data from a backup, then scrub the space";
             self.pool.emit(Severity::Error, self.object(), cause, next);

@@ -350,14 +350,11 @@ impl Row {
     }
 
     pub(super) fn not_as_summed(&self, rows: &Rows) -> IoError {
-        IoError::new(IoErrorKind::Media, format!("space {}: {}", self.path(), self.unproven(rows.stripe)))
+        IoError::new(IoErrorKind::Media, self.unproven(rows.stripe))
     }
 
     fn unproven(&self, stripe: u32) -> String {
-        format!(
-            "more of stripe {stripe} of chunk {} is not as its checksums say, or away, than parity makes good",
-            self.chunk
-        )
+        format!("more of stripe {stripe} is not as its checksums say, or away, than parity makes good: {}", self.part())
     }
 
     /// Tells that blocks of a stripe cannot be read, with all that is there.
@@ -410,11 +407,7 @@ impl Row {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
             if self.slabs.get(index).usable() {
                 let offset = geometry.offset(rows.stripe, rows.within, rows.place);
-                let how = match &pieces.doubtful[piece] {
-                    Some(_) => "did not match their checksums and were computed from parity and rewritten",
-                    None => "could not be read and were computed from parity and rewritten",
-                };
-                self.rewrite_failed(index, offset, IoSlice::padded(bytes), how).await;
+                self.rewrite_failed(index, offset, IoSlice::padded(bytes)).await;
             }
         }
     }
