@@ -1,15 +1,20 @@
-//! What tests of core share: the seeds that a simulation runs over, inputs of the fuzzer, and what this machine does
-//! not let a test do.
+//! What tests share: the seeds that a simulation runs over, inputs of the fuzzer, waits for what should happen, where
+//! their disks lie, and what this machine does not let a test do.
 //!
 //! Invariant: a failure names the seed that repeats it, and what is left out stands in the summary of `make test`.
 
 pub mod corpus;
+mod place;
+mod waits;
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use place::{folder_for_tests, free_bytes};
+pub use waits::{LIMIT, Wait, wait_until};
 
 /// Names the file that `make test` prints at its end.
 const LEFT_OUT: &str = "HOLDFAST_LEFT_OUT";

@@ -4,10 +4,10 @@ use std::io::{IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
+use holdfast_harness::wait_until;
 use holdfast_listener::{Accepted, Address, Handler, ListenError, ListenSettings, Receiver, Sender, Server, TlsPolicy};
 
 struct Echo;
@@ -81,14 +81,6 @@ fn ended(wire: &mut dyn Wire) -> bool {
     wire.read(&mut [0; 8]).map_or(true, |count| count == 0)
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < limit, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn clients_are_served_listed_limited_and_turned_away_at_the_end() {
     let (reactors, server) = start(2);
@@ -103,7 +95,7 @@ fn clients_are_served_listed_limited_and_turned_away_at_the_end() {
     assert!(ended(&mut *connect(&tcp)), "a third is one too many");
     one.finish();
     assert!(ended(&mut *one));
-    eventually("one has left", || server.connections().len() == 1);
+    wait_until("one has left", || server.connections().len() == 1);
     let mut third = connect(&unix);
     echoed(&mut *third, b"now there is room");
     reactors[0].call(move || server.shutdown()).wait().unwrap();

@@ -5,11 +5,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::{Device, Durability, IoBuf};
 use holdfast_fuse::MountSettings;
+use holdfast_harness::wait_until;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom as Place};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -69,9 +69,7 @@ fn what_is_read_while_a_direct_write_is_under_way_is_not_kept() {
             device.write(0, data.freeze(), Durability::Cached).await
         }
     });
-    while scene.mounted().stats().count("write") < 1 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it is written", || scene.mounted().stats().count("write") > 0);
     assert_eq!(first(&during), 0, "nothing is written yet");
     scene.service.writes.raise();
     writing.wait().expect("the reactor runs").expect("written");

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::time::Duration;
 
 use holdfast_fuse::{FuseError, Holder, MountSettings};
+use holdfast_harness::wait_until;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -69,9 +69,7 @@ fn die(scene: &mut Scene) {
     let mounted = scene.take();
     let ended = mounted.ended();
     drop(mounted);
-    while !ended.raised() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it has ended", || ended.raised());
 }
 
 #[test]
@@ -115,9 +113,7 @@ fn a_slow_request_holds_no_other_and_may_be_given_up() {
     fs::write(scene.path("slow"), b"content").expect("written");
     let path = scene.path("slow");
     let reading = std::thread::spawn(move || fs::read(path).expect("read"));
-    while scene.mounted().stats().count("read") < 1 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it is read", || scene.mounted().stats().count("read") > 0);
     // It waits for what is being read already: who asked for that waits for the answer, as for a disk.
     let mut child = std::process::Command::new("cat");
     let mut child = child.arg(scene.path("slow")).stdout(std::process::Stdio::null()).spawn().expect("cat runs");

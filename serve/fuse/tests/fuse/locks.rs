@@ -1,9 +1,10 @@
 //! Locks of programs, from processes of their own.
 
 use std::fs::{self, File};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_fuse::MountSettings;
+use holdfast_harness::{LIMIT, wait_until};
 
 use crate::programs::Program;
 use crate::support::{Memory, Scene};
@@ -47,17 +48,7 @@ fn processes_exclude_each_other_byte_by_byte() {
     let counts = scene.opens.table().counts();
     assert_eq!((counts.files, counts.opens, counts.ranges), (1, 2, 6), "they are in the table");
     drop((one, other));
-    until("all is given back", || scene.opens.table().counts().opens == 0);
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("all is given back", || scene.opens.table().counts().opens == 0);
 }
 
 #[test]
@@ -165,7 +156,7 @@ fn a_child_keeps_open_files_and_not_the_locks_of_its_parent() {
     one.does("lock posix f write 0 1");
     let released = scene.mounted().stats().count("release");
     one.does(&format!("end {child}"));
-    until("it is closed", || scene.mounted().stats().count("release") > released);
+    wait_until("it is closed", || scene.mounted().stats().count("release") > released);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(other.ask("lock posix f write 0 1"), "EAGAIN");
 }
@@ -237,13 +228,13 @@ fn what_is_closed_and_not_told_of_yet_is_waited_for_a_little() {
         first.lock().expect("free");
         assert!(second.try_lock().is_err(), "it is open");
         rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::WillNeed).expect("advised");
-        until("it is read", || scene.mounted().stats().count("read") > 0);
+        wait_until("it is read", || scene.mounted().stats().count("read") > 0);
         let released = scene.mounted().stats().count("release");
         drop(first);
         assert_eq!(scene.mounted().stats().count("release"), released);
         let locked = std::thread::scope(|scope| {
             let locking = scope.spawn(|| second.try_lock().is_ok());
-            until("it asks", || scene.mounted().stats().count("setlk") == 2);
+            wait_until("it asks", || scene.mounted().stats().count("setlk") == 2);
             scene.service.reads.raise();
             locking.join().expect("it was answered")
         });
@@ -268,16 +259,17 @@ pub fn hold_many(scene: &Scene) {
     let mut waiting: Vec<_> = (0..12).map(|_| Program::with(&scene.path("file"))).collect();
     for (program, count) in waiting.iter_mut().zip(1..) {
         program.tell("lock posix f write 0 0 wait");
-        until("it asks", || scene.mounted().stats().count("setlkw") == count);
+        wait_until("it asks", || scene.mounted().stats().count("setlkw") == count);
     }
     waiting.iter_mut().for_each(Program::waits);
     fs::write(scene.path("more"), vec![7; 1 << 20]).expect("written");
     assert_eq!(fs::read(scene.path("more")).expect("read").len(), 1 << 20);
     holder.does("lock posix f free 0 0");
     while !waiting.is_empty() {
-        let asked = (0..waiting.len()).cycle().take(400);
-        let mut asked = asked.filter(|at| waiting[*at].has_answered(Duration::from_millis(50)));
-        let first = asked.next().expect("one of them has it");
+        let begun = Instant::now();
+        let mut asked = (0..waiting.len()).cycle().take_while(|_| begun.elapsed() < LIMIT);
+        let first = asked.find(|at| waiting[*at].has_answered(Duration::from_millis(50)));
+        let first = first.expect("one of them has it");
         waiting.remove(first).kill();
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::time::Duration;
 
+use holdfast_harness::wait_until;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -44,13 +44,7 @@ fn every_kind_of_file_is_made_and_removed() {
     }
     assert_eq!(names(&scene.directory()), Vec::<Vec<u8>>::new());
     // The kernel tells that a file was closed when it comes to it.
-    for _ in 0..10_000 {
-        if scene.service.counts().0 == 1 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(scene.service.counts().0, 1, "the root is left");
+    wait_until("the root is left", || scene.service.counts().0 == 1);
 }
 
 #[test]

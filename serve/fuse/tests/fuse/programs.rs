@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use holdfast_harness::LIMIT;
+
 /// Each line is a call and its arguments; each is answered by one line: what came of it, or the name of the error.
 const PROGRAM: &str = r"
 import errno, fcntl, os, signal, struct, sys
@@ -77,8 +79,6 @@ for line in sys.stdin:
         print(errno.errorcode[error.errno], flush=True)
 ";
 
-/// Nothing that is waited for takes that long.
-const LONG: Duration = Duration::from_secs(20);
 /// What is not answered by then waits.
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -119,7 +119,7 @@ impl Program {
     /// What came of that.
     #[track_caller]
     pub fn answer(&mut self) -> String {
-        self.answers.recv_timeout(LONG).expect("it answers")
+        self.answers.recv_timeout(LIMIT).expect("it answers")
     }
 
     /// Has it do something, and waits for the outcome.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use holdfast_device::IoSlice;
 use holdfast_device::reactor::clock;
 use holdfast_fuse::{MountSettings, Opens};
+use holdfast_harness::{LIMIT, wait_until};
 use holdfast_opens::*;
 use holdfast_volume::service::{Caller, FileId, FileService, OpenMode};
 
@@ -52,11 +53,7 @@ fn scene() -> Option<(Scene, Other)> {
 
 /// Waits until all that programs closed is closed here too: the kernel tells that after it answered.
 fn closed(scene: &Scene) {
-    let begun = Instant::now();
-    while scene.service.counts().1 > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is closed");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it is closed", || scene.service.counts().1 == 0);
 }
 
 /// The file of a name.
@@ -107,7 +104,7 @@ impl Other {
 
     /// The next break: from, to, and whether it is waited for.
     fn told(&self) -> (Caching, Caching, bool) {
-        let notice = self.notices.recv_timeout(Duration::from_secs(20)).expect("a break");
+        let notice = self.notices.recv_timeout(LIMIT).expect("a break");
         (notice.from, notice.to, notice.answer)
     }
 
@@ -386,11 +383,9 @@ fn a_file_goes_with_its_last_close_whoever_that_is() {
     assert_eq!(program.ask("read f 0 7"), "content");
     program.does("close f");
     closed(&scene);
-    let begun = Instant::now();
-    while id(&scene, "renamed").is_some() || fs::exists(scene.path("renamed")).expect("looked up") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is deleted, and the kernel knows");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it is deleted, and the kernel knows", || {
+        id(&scene, "renamed").is_none() && !fs::exists(scene.path("renamed")).expect("looked up")
+    });
     assert_eq!(scene.opens.table().counts(), Counts::default());
 }
 

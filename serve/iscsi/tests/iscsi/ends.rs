@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::client::{Client, pattern, read10, write10};
 use crate::support::memory::Memory;
-use crate::support::{Fixture, INITIATOR, TARGET, eventually, open};
+use crate::support::{Fixture, INITIATOR, TARGET, open};
+use holdfast_harness::wait_until;
 use holdfast_iscsi::protocol::Header;
 use holdfast_iscsi::protocol::constants::*;
 use holdfast_iscsi::{Access, Allowed, IscsiSettings, TargetLimits};
@@ -13,7 +14,7 @@ use holdfast_iscsi::{Access, Allowed, IscsiSettings, TargetLimits};
 fn quick() -> IscsiSettings {
     IscsiSettings {
         ping_after: Duration::from_millis(200),
-        ping_timeout: Duration::from_millis(300),
+        ping_timeout: Duration::from_secs(3),
         send_timeout: Duration::from_millis(600),
         drain_timeout: Duration::from_millis(400),
         ..IscsiSettings::default()
@@ -77,7 +78,8 @@ fn a_slow_peer_is_served() {
 
 #[test]
 fn a_target_that_is_removed_asks_for_a_logout() {
-    let fixture = Fixture::settings(quick());
+    let drain_timeout = Duration::from_secs(3);
+    let fixture = Fixture::settings(IscsiSettings { drain_timeout, ..IscsiSettings::default() });
     let mut polite = Client::enter(fixture.address, &[]);
     let mut rude = Client::connect(fixture.address);
     rude.isid[5] = 2;
@@ -92,7 +94,7 @@ fn a_target_that_is_removed_asks_for_a_logout() {
     assert_eq!((answer.header.opcode(), answer.header.0[2]), (LOGOUT_RESPONSE, LOGOUT_DONE));
     assert!(polite.closed());
     fixture.reactors[0].call(move || removal).wait().unwrap();
-    assert!(began.elapsed() >= Duration::from_millis(350), "who does not log out has some time");
+    assert!(began.elapsed() >= drain_timeout, "who does not log out has some time");
     fixture.sessions(0);
     assert_eq!(Client::connect(fixture.address).login(&[]), 0x0203);
     assert!(fixture.targets.remove(TARGET).is_err());
@@ -135,7 +137,7 @@ fn what_is_in_flight_ends_with_its_session() {
         drop(client);
     }
     fixture.sessions(0);
-    eventually("all connections are gone", || fixture.server.as_ref().unwrap().connections().is_empty());
+    wait_until("all connections are gone", || fixture.server.as_ref().unwrap().connections().is_empty());
 }
 
 #[test]

@@ -6,18 +6,24 @@ use std::time::{Duration, Instant};
 use crate::support::client::{Client, pattern, read10, write10};
 use crate::support::memory::Memory;
 use crate::support::{Fixture, open};
+use holdfast_harness::{LIMIT, wait_until};
 use holdfast_iscsi::protocol::Header;
 use holdfast_iscsi::protocol::constants::*;
 use holdfast_iscsi::{IscsiSettings, TargetLimits};
 
 const TASK_SET_FULL: u8 = 0x28;
 
+/// How long data may be kept back: longer than a test takes to do what it does meanwhile.
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a request of the slow disk takes: likewise.
+const DISK_TIME: Duration = Duration::from_secs(3);
+
 fn quick(memory_bytes: u64) -> IscsiSettings {
     IscsiSettings {
         memory_bytes,
         ping_after: Duration::from_millis(100),
-        ping_timeout: Duration::from_secs(5),
-        send_timeout: Duration::from_millis(600),
+        ping_timeout: LIMIT,
+        send_timeout: SEND_TIMEOUT,
         drain_timeout: Duration::from_millis(200),
         ..IscsiSettings::default()
     }
@@ -42,16 +48,16 @@ fn ask(client: &mut Client, block: u32, len: usize) -> Header {
     client.receive().header
 }
 
-/// Answers pings, and does `each` between them, until the server ends the session; says after how long.
-fn until_dropped(client: &mut Client, mut each: impl FnMut(&mut Client) -> bool) -> Duration {
+/// Answers pings, and does `each` between them, until the server ends the session.
+fn until_dropped(client: &mut Client, mut each: impl FnMut(&mut Client) -> bool) {
     let began = Instant::now();
     client.wire.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
     let mut whole = true;
-    while began.elapsed() < Duration::from_secs(10) {
+    while began.elapsed() < LIMIT {
         let mut bytes = [0; 64 << 10];
         match client.wire.read(&mut bytes) {
-            Ok(0) => return began.elapsed(),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return began.elapsed(),
+            Ok(0) => return,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
             Ok(48) if whole && bytes[0] == NOP_IN => {
                 let ping = Header(*bytes.first_chunk().unwrap());
                 let answer = Header::new(NOP_OUT | 0x40, FLAG_FINAL)
@@ -78,12 +84,13 @@ fn ended_for_want_of_data(fixture: &Fixture) {
 fn a_session_that_keeps_its_data_back_is_ended_and_its_memory_free() {
     let fixture = fixture(64 << 10);
     let mut client = another(&fixture, 1);
+    let began = Instant::now();
     assert_eq!(ask(&mut client, 0, 64 << 10).opcode(), READY_TO_TRANSFER);
     let mut other = another(&fixture, 2);
     assert_eq!(other.command(&write10(0, 1), 0, 0, &[1; 512]).0, TASK_SET_FULL, "all of the memory is held");
     drop(other);
-    let after = until_dropped(&mut client, |_| true);
-    assert!(after >= Duration::from_millis(400), "{after:?}");
+    until_dropped(&mut client, |_| true);
+    assert!(began.elapsed() >= SEND_TIMEOUT, "{:?}", began.elapsed());
     ended_for_want_of_data(&fixture);
     let mut next = another(&fixture, 3);
     assert_eq!(next.write(0, 0, &pattern(64 << 10, 3)), 0);
@@ -145,7 +152,8 @@ fn a_number_that_never_comes_ends_the_session() {
 
 #[test]
 fn one_session_leaves_memory_to_others() {
-    let fixture = fixture(1 << 20);
+    let settings = IscsiSettings { memory_bytes: 1 << 20, ..IscsiSettings::default() };
+    let fixture = Fixture::with(Memory::new(16 << 20), open(), settings, TargetLimits::default());
     let mut greedy = another(&fixture, 1);
     let mut asked = 0;
     while ask(&mut greedy, 0, 64 << 10).opcode() == READY_TO_TRANSFER {
@@ -161,7 +169,7 @@ fn one_session_leaves_memory_to_others() {
 }
 
 fn slow(memory_bytes: u64) -> Fixture {
-    let slow = Memory::new(16 << 20).slow(Duration::from_millis(500));
+    let slow = Memory::new(16 << 20).slow(DISK_TIME);
     let settings = IscsiSettings { memory_bytes, ..IscsiSettings::default() };
     Fixture::with(slow, open(), settings, TargetLimits::default())
 }
@@ -184,10 +192,10 @@ fn aborts_free_no_memory_that_the_disk_still_holds() {
         assert_eq!(answer, FUNCTION_COMPLETE);
         let (status, ..) = client.command(&read10(0, 128), 64 << 10, 0, &[]);
         match write {
-            false => assert!(status == TASK_SET_FULL && began.elapsed() < Duration::from_millis(400), "{status}"),
-            true => assert!(status == 0 && began.elapsed() >= Duration::from_millis(500), "{status}"),
+            false => assert_eq!(status, TASK_SET_FULL),
+            true => assert!(status == 0 && began.elapsed() >= DISK_TIME, "{status}"),
         }
-        std::thread::sleep(Duration::from_millis(600));
+        wait_until("the disk has let go", || client.command(&read10(0, 128), 64 << 10, 0, &[]).0 == 0);
     }
     assert_eq!(client.read(0, 8192), data);
 }
@@ -213,8 +221,8 @@ fn commands_without_data_that_are_aborted_are_bounded() {
         }
     }
     assert!(full >= 100, "{full} of 300 were refused");
-    std::thread::sleep(Duration::from_millis(600));
-    assert_eq!(client.command(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, 0, &[]).0, 0, "there is room again");
+    let flush = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    wait_until("there is room again", || client.command(&flush, 0, 0, &[]).0 == 0);
 }
 
 #[test]

@@ -6,12 +6,13 @@ pub mod memory;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
 use holdfast_device::{BlockObject, StableId};
+use holdfast_harness::wait_until;
 use holdfast_iscsi::{
     Access, FailedLogin, IscsiSettings, Observer, SessionStatus, TargetLimits, TargetSettings, Targets,
 };
@@ -127,7 +128,7 @@ impl Fixture {
 
     /// Waits until so many sessions are there.
     pub fn sessions(&self, count: usize) {
-        eventually("the count of sessions", || self.targets.sessions(None).len() == count);
+        wait_until("the count of sessions", || self.targets.sessions(None).len() == count);
     }
 }
 
@@ -137,14 +138,5 @@ impl Drop for Fixture {
         for reactor in self.reactors.drain(..) {
             reactor.stop();
         }
-    }
-}
-
-/// Waits until `condition` holds.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < limit, "{what} did not come true");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::support::Fixture;
 use crate::support::client::{Client, contexts, info, open, told};
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually};
+use holdfast_harness::wait_until;
 use holdfast_listener::ExportStatus;
 use holdfast_model::wire::Reader;
 use holdfast_nbd::NbdError;
@@ -125,13 +126,13 @@ fn names_of_exports_are_checked_and_counted() {
         assert_eq!(seen[0].export.as_deref(), Some("pool/space äöü 'quoted'"));
     }
     drop(_client);
-    eventually("the client is gone", || fixture.server().connections().is_empty());
+    wait_until("the client is gone", || fixture.server().connections().is_empty());
     assert!(exports.list().contains(&ExportStatus { connections: 0, ..used.clone() }), "that it came is still counted");
     assert!(exports.connections("pool/space äöü 'quoted'").is_empty());
     drop(exports.remove("pool/space äöü 'quoted'").unwrap());
     fixture.offer("pool/space äöü 'quoted'", Arc::new(Memory::new(1 << 20))).unwrap();
     drop(Client::enter(&fixture.tcp, "pool/space äöü 'quoted'", ReplyStyle::Simple));
-    eventually("the second client is gone", || fixture.server().connections().is_empty());
+    wait_until("the second client is gone", || fixture.server().connections().is_empty());
     let again = ExportStatus { connections: 0, attached: 2, ..used };
     assert!(exports.list().contains(&again), "one of an export that was offered anew is none of the export before");
     assert!(matches!(exports.remove("third"), Err(NbdError::Unknown(_))));

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::Fixture;
 use crate::support::client::{Client, info, open, told};
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually};
+use holdfast_harness::{LIMIT, wait_until};
 use holdfast_listener::{Address, ListenError, ListenSettings};
 use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
@@ -88,12 +89,12 @@ fn any_bytes_leave_the_server_standing() {
     let (mut client, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Extended);
     assert_eq!(client.ask(0, CMD_FLUSH, 0, 0, &[]).error, 0);
     drop(client);
-    eventually("all are gone", || fixture.server().connections().is_empty());
+    wait_until("all are gone", || fixture.server().connections().is_empty());
 }
 
 #[test]
 fn a_client_that_never_chooses_is_dropped() {
-    let settings = NbdSettings { handshake_timeout: Duration::from_millis(200), ..NbdSettings::default() };
+    let settings = NbdSettings { handshake_timeout: Duration::from_secs(3), ..NbdSettings::default() };
     let fixture = Fixture::with(&[("disk", disk(1 << 20))], settings);
     let mut silent = open(&fixture.unix);
     let mut haggling = Client::connect(&fixture.tcp);
@@ -117,7 +118,7 @@ fn one_connection_too_many_is_closed() {
     let mut third = open(&fixture.unix);
     assert!(matches!(third.read(&mut [0; 18]), Ok(0) | Err(_)));
     drop(first);
-    eventually("there is room again", || fixture.server().connections().len() == 1);
+    wait_until("there is room again", || fixture.server().connections().len() == 1);
     Client::enter(&fixture.unix, "disk", ReplyStyle::Simple);
 }
 
@@ -161,14 +162,16 @@ fn requests_beyond_the_limit_wait_and_are_served() {
 
 #[test]
 fn shutdown_answers_what_is_in_flight_and_refuses_the_rest() {
-    let target = Arc::new(Memory::new(1 << 20).slow(Duration::from_millis(300)));
-    let mut fixture = Fixture::new(&[("disk", target)]);
+    let settings = NbdSettings { drain_timeout: 2 * LIMIT, ..NbdSettings::default() };
+    let target = Arc::new(Memory::new(1 << 20).slow(Duration::from_secs(3)));
+    let mut fixture = Fixture::with(&[("disk", target)], settings);
     let (mut client, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Structured);
     let (mut idle, _) = Client::enter(&fixture.tcp, "disk", ReplyStyle::Simple);
     let early = client.send(0, CMD_READ, 0, 4096, &[]);
-    eventually("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
-    let unix = fixture.unix.clone();
+    wait_until("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
+    let Address::Unix(path) = fixture.unix.clone() else { panic!("a unix socket") };
     let asking = std::thread::spawn(move || {
+        wait_until("the shutdown has begun", || !path.exists());
         std::thread::sleep(Duration::from_millis(100));
         let late = client.send(0, CMD_READ, 4096, 4096, &[]);
         let refused = client.reply();
@@ -179,11 +182,9 @@ fn shutdown_answers_what_is_in_flight_and_refuses_the_rest() {
     });
     let started = Instant::now();
     fixture.shut_down();
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < LIMIT, "it waits for nothing but the read: {:?}", started.elapsed());
     asking.join().unwrap();
     assert!(idle.closed());
-    let Address::Unix(path) = unix else { panic!("a unix socket") };
-    assert!(!path.exists());
 }
 
 #[test]
@@ -193,10 +194,10 @@ fn a_target_that_never_answers_delays_shutdown_by_its_limit() {
     let mut fixture = Fixture::with(&[("disk", target)], settings);
     let (mut client, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Simple);
     client.send(0, CMD_READ, 0, 4096, &[]);
-    eventually("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
+    wait_until("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
     let started = Instant::now();
     fixture.shut_down();
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
     assert!(client.closed());
 }
 
@@ -207,7 +208,7 @@ fn a_removed_export_lets_its_clients_and_its_target_go() {
     let (mut client, _) = Client::enter(&fixture.unix, "gone", ReplyStyle::Simple);
     let (mut other, _) = Client::enter(&fixture.unix, "stays", ReplyStyle::Simple);
     let cookie = client.send(0, CMD_READ, 0, 4096, &[]);
-    eventually("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
+    wait_until("the read is in flight", || fixture.server().connections()[0].in_flight == 1);
     let removal = fixture.exports.remove("gone").unwrap();
     let finished = fixture.reactors[0].call(move || removal.finished());
     assert_eq!(client.reply().cookie, cookie);
@@ -234,9 +235,9 @@ fn clients_that_vanish_leave_nothing() {
         let (_, bytes) = client.request(0, CMD_WRITE, 0, 1 << 20, &vec![1; 1 << 20]);
         client.wire.write_all(&bytes[..number * 1000]).unwrap();
     }
-    eventually("all are gone", || fixture.server().connections().is_empty());
+    wait_until("all are gone", || fixture.server().connections().is_empty());
     fixture.exports.remove("disk").unwrap();
-    eventually("the target is free", || Arc::strong_count(&target) == 1);
+    wait_until("the target is free", || Arc::strong_count(&target) == 1);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::support::Fixture;
 use crate::support::client::Client;
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually};
+use holdfast_harness::wait_until;
 use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
@@ -56,7 +57,7 @@ fn what_came_in_whole_before_its_client_took_leave_is_done() {
         send_write(&mut leaving, at * LARGE as u64, 7, LARGE);
     }
     leaving.send(0, CMD_DISC, 0, 0, &[]);
-    eventually("the connection has ended", || fixture.server().connections().is_empty());
+    wait_until("the connection has ended", || fixture.server().connections().is_empty());
     let (mut client, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Structured);
     assert_eq!(client.read(0, 3 * LARGE), vec![7; 3 * LARGE]);
 }

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use crate::support::Fixture;
 use crate::support::client::Client;
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually};
 use holdfast_device::{
     BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes,
 };
+use holdfast_harness::wait_until;
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
@@ -126,7 +127,7 @@ fn meet(rename: bool, change: impl FnOnce(&mut Client) -> u64) -> Vec<u8> {
     let (mut one, _) = Client::enter(&fixture.unix, "one", ReplyStyle::Simple);
     let (mut other, _) = Client::enter(&fixture.tcp, "other", ReplyStyle::Simple);
     one.send(0, CMD_WRITE, 0, 512, &[1; 512]);
-    eventually("the block is read", || target.reads() == 1);
+    wait_until("the block is read", || target.reads() == 1);
     change(&mut other);
     // It is answered once what came before it has begun, or waits.
     other.send(0, CMD_FLUSH, 0, 0, &[]);

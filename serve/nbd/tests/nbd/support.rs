@@ -7,7 +7,7 @@ pub mod memory;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::BlockObject;
@@ -86,14 +86,5 @@ impl Drop for Fixture {
         for reactor in self.reactors.drain(..) {
             reactor.stop();
         }
-    }
-}
-
-/// Waits until `condition` holds.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < limit, "{what} did not come true");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

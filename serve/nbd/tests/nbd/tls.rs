@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::support::client::{Client, info, told};
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually, fresh_path};
+use crate::support::{Fixture, fresh_path};
+use holdfast_harness::{LIMIT, wait_until};
 use holdfast_listener::{Address, ListenError, ListenSettings, TlsRequired, TlsSettings};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
@@ -81,7 +81,7 @@ impl Files {
 fn connect(address: &Address) -> TcpStream {
     let Address::Tcp(address) = address else { panic!("TLS is tried over TCP") };
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream
 }
 
@@ -106,7 +106,7 @@ fn everything_works_under_tls() {
         let mut client = encrypted(&fixture.tcp, files.client(false));
         assert_eq!(client.option(OPT_STARTTLS, &[])[0].0, REP_ERR_INVALID);
         client.choose("disk", style);
-        eventually("TLS is shown", || fixture.server().connections().iter().any(|status| status.tls));
+        wait_until("TLS is shown", || fixture.server().connections().iter().any(|status| status.tls));
         let data: Vec<u8> = (0..3 << 20).map(|at: u32| (at ^ (at >> 9)) as u8).collect();
         for offset in [0, 4096, 777] {
             assert_eq!(client.write(0, offset, &data), 0);
@@ -173,7 +173,7 @@ fn garbage_instead_of_tls_closes_the_connection() {
     client.send_option(OPT_STARTTLS, &[]);
     client.send_option(OPT_LIST, &[]);
     let _ = client.wire.read_to_end(&mut rest);
-    eventually("both are gone", || fixture.server().connections().is_empty());
+    wait_until("both are gone", || fixture.server().connections().is_empty());
 }
 
 #[test]

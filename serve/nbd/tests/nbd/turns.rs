@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::Fixture;
 use crate::support::client::Client;
 use crate::support::memory::Memory;
-use crate::support::{Fixture, eventually};
 use holdfast_device::{
     BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes,
 };
+use holdfast_harness::wait_until;
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
@@ -120,9 +121,9 @@ fn what_waits_never_begins_when_its_client_has_left() {
         let (mut client, _) = Client::enter(&fixture.unix, "disk", style);
         ask(&mut client);
         // Writes of parts of blocks wait for those of whole ones before they ask the target.
-        eventually("requests wait", || target.waiting() >= 4);
+        wait_until("requests wait", || target.waiting() >= 4);
         drop(client);
-        eventually("they are given up", || target.waiting() == 0 && fixture.server().connections().is_empty());
+        wait_until("they are given up", || target.waiting() == 0 && fixture.server().connections().is_empty());
     }
 }
 
@@ -132,11 +133,11 @@ fn what_waits_is_refused_when_its_export_is_withdrawn() {
     let fixture = Fixture::new(&[("disk", target.clone())]);
     let (mut client, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Structured);
     let asked = ask(&mut client);
-    eventually("requests wait", || target.waiting() >= 4);
+    wait_until("requests wait", || target.waiting() >= 4);
     let _removal = fixture.exports.remove("disk").unwrap();
     for _ in 0..asked {
         assert_eq!(client.reply().error, 108);
     }
     assert!(client.closed());
-    eventually("nothing waits", || target.waiting() == 0);
+    wait_until("nothing waits", || target.waiting() == 0);
 }

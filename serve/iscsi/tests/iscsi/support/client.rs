@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
+use holdfast_harness::LIMIT;
 use holdfast_iscsi::protocol::Header;
 use holdfast_iscsi::protocol::constants::*;
 use holdfast_iscsi::protocol::header::padding;
@@ -46,7 +46,7 @@ pub fn text_of(pairs: &[(&str, &str)]) -> Vec<u8> {
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let wire = TcpStream::connect(address).unwrap();
-        wire.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        wire.set_read_timeout(Some(LIMIT)).unwrap();
         wire.set_nodelay(true).unwrap();
         Self {
             wire,

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use holdfast_harness::LIMIT;
 use holdfast_listener::Address;
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_nbd::protocol::ReplyStyle;
@@ -43,7 +43,7 @@ pub struct Reply {
 }
 
 pub fn open(address: &Address) -> Box<dyn Wire> {
-    let patience = Some(Duration::from_secs(20));
+    let patience = Some(LIMIT);
     match address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).unwrap();
