@@ -186,8 +186,12 @@ impl Engine {
         })?;
         let disks = members.into_iter().filter_map(|(id, path)| Some((id, devices.get(&path)?.clone())));
         let open = Arc::new(OpenPool::new(pool, disks.collect()));
-        self.live_mut().offline.remove(&id);
-        self.live_mut().pools.insert(name.clone(), open.clone());
+        {
+            // At once, so that whoever asks always finds it.
+            let mut live = self.live_mut();
+            live.offline.remove(&id);
+            live.pools.insert(name.clone(), open.clone());
+        }
         // As a salvage leaves it.
         let is_bare = open.pool.documents("").is_empty();
         self.restore_exports(&open).await;
@@ -210,6 +214,7 @@ impl Engine {
         if pools.is_empty() {
             return;
         }
+        self.expect_pools(&pools);
         let mut paths: BTreeSet<String> =
             pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
         paths.extend(self.known_paths().await.unwrap_or_default());
@@ -233,6 +238,19 @@ impl Engine {
                     self.events.emit(Severity::Error, &object, &cause, &reason.next_action);
                 }
             }
+        }
+    }
+
+    /// Shows pools as offline until they are brought in. What is written down names them from the first one that is
+    /// brought in on, so a daemon that is killed meanwhile opens all of them at its next start.
+    fn expect_pools(&self, pools: &[KnownPool]) {
+        let mut live = self.live_mut();
+        for known in pools {
+            live.offline.entry(known.id).or_insert_with(|| {
+                let object = ObjectRef::pool(known.id, &known.name);
+                let reason = ApiError::new(Code::Conflict, &object, "it is being imported", "wait a moment");
+                OfflinePool { seen: presence(known), known: known.clone(), reason, tried: Instant::now() }
+            });
         }
     }
 
