@@ -14,6 +14,7 @@ use holdfast_api::{ApiError, Condition, PoolAlert, Severity};
 use holdfast_model::ByteSize;
 use holdfast_pool::RoomUse;
 use serde::{Deserialize, Serialize};
+use tokio::sync::MutexGuard;
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
@@ -113,24 +114,26 @@ impl Engine {
 
     /// Sets the thresholds of a pool; none leaves them to the server. Answers whether they were others.
     pub(crate) async fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> ApiResult<bool> {
+        let alerting = open.alerting.lock().await;
         let known = self.alerts_of(open);
         let changed = percents != Some(known.percents).filter(|_| !known.default);
         if changed {
             self.keep_alerts(open, Alerts { percents, level: 0 }).await?;
             self.note(&open.object(), "has other alerts");
-            self.look_at_room(open).await?;
+            self.raise_alerts(open, &alerting).await?;
         }
         Ok(changed)
     }
 
     /// The server has other thresholds: what was told of a pool without any of its own begins anew.
     pub(crate) async fn follow_thresholds(&self, open: &OpenPool) {
+        let alerting = open.alerting.lock().await;
         let begun = match self.alerts_of(open).default && open.pool.refusal().is_none() {
             true => self.keep_alerts(open, Alerts::default()).await,
             false => Ok(()),
         };
         let looked = match begun {
-            Ok(()) => self.look_at_room(open).await,
+            Ok(()) => self.raise_alerts(open, &alerting).await,
             refused => refused,
         };
         if let Err(error) = looked {
@@ -140,6 +143,10 @@ impl Engine {
 
     /// Tells of a pool that reached a threshold, or is below it again. One that takes no changes fills up no further.
     pub(crate) async fn look_at_room(&self, open: &OpenPool) -> ApiResult<()> {
+        self.raise_alerts(open, &open.alerting.lock().await).await
+    }
+
+    async fn raise_alerts(&self, open: &OpenPool, _alerting: &MutexGuard<'_, ()>) -> ApiResult<()> {
         let (name, room) = (open.name(), open.pool.room_use());
         let known = self.alerts_of(open);
         let now = HeldAlerts { level: known.level_at(used_percent(&room)), ..known.clone() };

@@ -70,6 +70,8 @@ pub(crate) struct OpenPool {
     /// Files on its spaces, by the names of the volumes.
     pub(crate) volumes: Mutex<BTreeMap<String, LiveVolume>>,
     pub(crate) balancer: Arc<Balancer>,
+    /// Held while its alerts are changed, which the watcher and administrators do at the same time.
+    pub(crate) alerting: tokio::sync::Mutex<()>,
     /// Whether a space of it was closed with something left to resynchronize.
     unsettled: AtomicBool,
     /// By their ids, of spaces with slabs that are being brought in step, how many were behind at most.
@@ -94,6 +96,7 @@ impl OpenPool {
             services,
             volumes,
             balancer,
+            alerting: tokio::sync::Mutex::default(),
             unsettled,
             most_behind: Mutex::default(),
         }
