@@ -26,15 +26,14 @@ finish() {
 }
 trap finish EXIT
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$binary" serve --state "$folder/state" --socket "$folder/api" --nbd "unix:$folder/nbd" --iscsi 127.0.0.1:0 --reactors 1 \
-    --https "127.0.0.1:$port" >"$folder/out" 2>"$folder/log" &
+    --https 127.0.0.1:0 >"$folder/out" 2>"$folder/log" &
 daemon=$!
 export HOLDFAST_SOCKET="$folder/api"
 tries=0
-until "$binary" status >/dev/null 2>&1; do
+until "$binary" status >/dev/null 2>&1 && grep -A1 SHA-256 "$folder/out" | grep -q '^ *[0-9A-Fa-f:]\{32,\}$'; do
     tries=$((tries + 1))
-    [ "$tries" -lt 100 ] || { cat "$folder/log" >&2; exit 1; }
+    [ "$tries" -lt 1800 ] || { cat "$folder/log" >&2; exit 1; }
     sleep 0.1
 done
 for number in 1 2 3 4; do
@@ -49,7 +48,7 @@ printf 'a secret for the fuzzer\n' | "$binary" initiator allow vm iqn.2000-01.or
 printf 'a password for the fuzzer\n' | "$binary" account create fuzzer --role administrator >/dev/null
 
 export XDG_CONFIG_HOME="$folder/config"
-server=https://127.0.0.1:$port
+server=$(grep -o -m 1 'https://127[0-9.:]*' "$folder/out")
 pin=$(grep -A1 SHA-256 "$folder/out" | tail -n 1 | tr -d ' ')
 printf 'a password for the fuzzer\n' | "$binary" login "$server" --account fuzzer --fingerprint "$pin" >/dev/null
 token=$("$binary" --server "$server" token create fuzz --role administrator --expires 1h 2>/dev/null)

@@ -52,7 +52,7 @@ test('a replacement names what is lost, and goes ahead only where that is given 
   await replace.click();
   await dialog.waitFor({ state: 'detached' });
   await server.until('/spaces', (spaces: { name: string }[]) => spaces.length === 1 && spaces[0]?.name === 'tank/vm');
-  await page.getByText(/^All \d+ objects are healthy/).waitFor({ timeout: 60_000 });
+  await page.getByText(/^All \d+ objects are healthy/).waitFor();
 });
 
 test('a replacement that loses nothing says that the pool stays in use', { skip }, async () => {

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { choose, visit } from './support/browser.ts';
 import { mountable } from './support/mounts.ts';
 import { scene, skip as without } from './support/scene.ts';
-import { run, sizeOf } from './support/server.ts';
+import { PATIENCE_MS, run, sizeOf } from './support/server.ts';
 
 interface Volume {
   size_bytes: number;
@@ -32,8 +32,8 @@ after(() => {
 });
 
 async function waitFor(condition: () => boolean) {
-  for (let tries = 0; !condition(); tries += 1) {
-    assert.ok(tries < 200, 'it did not come to be');
+  for (const end = Date.now() + PATIENCE_MS; !condition();) {
+    assert.ok(Date.now() < end, 'it did not come to be');
     await new Promise((done) => setTimeout(done, 50));
   }
 }

@@ -1,10 +1,9 @@
 // A browser for a test: Debian's chromium, with a context for each person.
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { FROM_DIST, fromDist } from './built.ts';
-import { PASSWORD, type Server } from './server.ts';
+import { PASSWORD, PATIENCE_MS, type Server } from './server.ts';
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
-const PATIENCE_MS = 30_000;
 
 export const DESKTOP = { width: 1440, height: 900 };
 export const PHONE = { width: 390, height: 844 };
