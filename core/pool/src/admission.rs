@@ -70,7 +70,7 @@ impl Admission {
             return Err(two_histories(found));
         }
         if self.electorate.carried(&self.present, self.has_witness(found)) {
-            return Ok(());
+            return self.check_latest(found);
         }
         match self
             .witness
@@ -88,6 +88,25 @@ impl Admission {
                 ),
             )),
         }
+    }
+
+    /// Refuses disks that agree on a state which is known not to be the latest.
+    fn check_latest(&self, found: &FoundPool) -> Result<(), PoolError> {
+        self.lacking(found).map_or(Ok(()), |why| Err(PoolError::new(PoolErrorKind::Incomplete, why)))
+    }
+
+    /// How it is known, if it is, that the disks here lack changes that were answered.
+    pub(crate) fn lacking(&self, found: &FoundPool) -> Option<String> {
+        let (name, end) = (name(&found.config), found.position);
+        if let Some(held) = found.damaged_before() {
+            return Some(format!(
+                "the metadata log of pool {name} is damaged: it can be read up to change {end}, and changes up to {held} stand behind the damage"
+            ));
+        }
+        let known = self.witness.filter(|witness| witness.tip > end)?.tip;
+        Some(format!(
+            "the disks of pool {name} end at change {end}, and its witness here knows of change {known}: all of them were set back to an older state, as by restored images, or lost what they had answered, or their metadata logs are damaged"
+        ))
     }
 
     pub(crate) fn no_quorum(&self, config: &Config) -> PoolError {
@@ -144,7 +163,7 @@ fn two_histories(found: &FoundPool) -> PoolError {
     PoolError::new(
         PoolErrorKind::Damaged,
         format!(
-            "pool {} has two histories, because it was imported with force while other disks were in use elsewhere: disks {} end at {}, disks {} have changes of their own; detach or wipe the disks of the history you do not want, or import with force to keep the first",
+            "pool {} has two histories, because it was imported with force while other disks were in use elsewhere: disks {} end at {}, disks {} have changes of their own; detach the disks of the history you do not want, or import with force to keep the first",
             name(&found.config),
             at_best(found.position),
             found.position,

@@ -1,8 +1,8 @@
 //! How a member disk is divided.
 //!
 //! ```text
-//!  0       4 KiB     64 KiB                                    reserved                            size - 4 KiB
-//!  | label |  zeros  | log half A      | log half B           | slabs, in units of 64 KiB ...     | label |
+//!  0       4 KiB          8 KiB     64 KiB                                    reserved                            size - 4 KiB
+//!  | label | sign of life | zeros | log half A      | log half B           | slabs, in units of 64 KiB ...     | label |
 //! ```
 //!
 //! The reserved area is 1/256 of the disk, at least 4 MiB and at most 256 MiB. Invariant: the areas do not overlap and
@@ -56,6 +56,11 @@ impl Area {
         [0, self.disk_bytes - BLOCK_BYTES]
     }
 
+    /// Where its owner shows that it is alive.
+    pub fn sign_of_life(&self) -> u64 {
+        BLOCK_BYTES
+    }
+
     /// Where log half 0 or 1 begins.
     pub fn log_half(&self, half: usize) -> u64 {
         LOG_AT + half as u64 * self.log_half_bytes()
@@ -64,6 +69,16 @@ impl Area {
     /// Bytes of a log half.
     pub fn log_half_bytes(&self) -> u64 {
         (self.reserved_bytes - LOG_AT) / 2 / UNIT_BYTES * UNIT_BYTES
+    }
+
+    /// How far apart the two copies of a log begin in its half, which is what each may take.
+    pub fn log_copy_bytes(&self) -> u64 {
+        self.log_half_bytes() / 2 / BLOCK_BYTES * BLOCK_BYTES
+    }
+
+    /// Where the log may begin: either copy in either half.
+    pub fn log_heads(&self) -> [u64; 4] {
+        [0, 1, 2, 3].map(|at| self.log_half(at / 2) + (at % 2) as u64 * self.log_copy_bytes())
     }
 
     /// Units that slabs may take.

@@ -141,8 +141,8 @@ impl Pool {
                 );
                 return Err(Unmended::SetBack(why));
             }
-            let checkpoint = Checkpoint::new(&self.state().config.checkpoint());
-            log.checkpoint(position, &checkpoint).await.map_err(|error| Unmended::refused(&error))?;
+            let checkpoint = Checkpoint::of(&self.state().config);
+            log.checkpoint(position, &checkpoint, 0).await.map_err(|error| Unmended::refused(&error))?;
             found.logs = 1;
         }
         Ok(found)

@@ -17,6 +17,7 @@ use crate::batch::Record;
 use crate::change::{Change, UNKNOWN};
 use crate::committer::{Batch, CommitResult, Committer, Guard, OutageMark};
 use crate::event::{Severity, WitnessRecord};
+use crate::features::Features;
 use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog};
@@ -177,8 +178,12 @@ impl Pool {
             let in_service = |index: &u16| state.disks.get(index).is_some_and(|disk| disk.in_service());
             let gone: Vec<u16> = committer.logs.keys().copied().filter(|index| !in_service(index)).collect();
             gone.into_iter().for_each(|index| committer.leave(index));
-            let full = committer.logs.values().any(|log| !log.has_room(payload.len()));
-            (Votes::of(&state.config), full.then(|| Checkpoint::new(&state.config.checkpoint())))
+            let added =
+                changes.iter().filter_map(|change| if let Change::Features(to) = change { Some(*to) } else { None });
+            let features = added.fold(state.config.features, Features::with);
+            let twice = features.keep_logs_twice(committer.logs.len());
+            let full = committer.logs.values().any(|log| !log.has_room(payload.len(), twice));
+            (Votes::of(&state.config), full.then(|| Checkpoint::new(&state.config.checkpoint(), twice)))
         };
         let at = committer.position;
         let writes = committer.logs.iter_mut().map(|(index, log)| {
@@ -366,7 +371,7 @@ async fn append(
 ) -> Fate {
     let unwritten = |error| Fate::Failed(format!("its metadata log could not be written: {error}"));
     if let Some(checkpoint) = checkpoint
-        && !log.has_room(payload.len())
+        && !log.has_room(payload.len(), checkpoint.is_twice())
     {
         // The half that it goes to may be the one that a later owner uses.
         match shown(&log.place.device, &log.place.area, label).await {
@@ -374,7 +379,7 @@ async fn append(
             Shown::Strange(why) => return Fate::Failed(why),
             Shown::Own | Shown::Damaged => {}
         }
-        if let Err(error) = log.checkpoint(at, checkpoint).await {
+        if let Err(error) = log.checkpoint(at, checkpoint, payload.len()).await {
             return unwritten(error);
         }
     }

@@ -107,6 +107,12 @@ pub(crate) fn row_bytes(shape: &Shape) -> u64 {
 const MOST_FORCED: usize = 16;
 
 impl Config {
+    /// Whether each of its disks keeps its log twice.
+    pub(crate) fn keeps_logs_twice(&self) -> bool {
+        let online = self.disks.values().filter(|disk| disk.state == DiskState::Online);
+        self.features.keep_logs_twice(online.count())
+    }
+
     /// Carries out a change.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl Pool {
         self.drain(&mut committer).await;
         let (mut next, checkpoint) = {
             let state = self.state();
-            (state.config.next_disk, Checkpoint::new(&state.config.checkpoint()))
+            (state.config.next_disk, Checkpoint::of(&state.config))
         };
         if usize::from(MAX_DISKS - next) < disks.len() {
             let message =
@@ -87,7 +87,7 @@ impl Pool {
             }
             if let Some(member) = self.member_on(&candidate).await {
                 return Err(PoolError::invalid(format!(
-                    "disk {} is in pool {} already, as {}: choose another disk, or wipe it if that member is gone for good",
+                    "disk {} is in pool {} already, as {}: choose another disk, or have it taken back with 'holdfast pool import'",
                     candidate.info.path,
                     self.name(),
                     self.disk_label(member)
@@ -101,7 +101,7 @@ impl Pool {
         for (record, candidate, area) in &added {
             let place = LogPlace { device: candidate.device.clone(), area: *area, pool: self.id(), disk: record.id };
             let mut log = DiskLog::new(place, None);
-            log.checkpoint(committer.position, &checkpoint).await?;
+            log.checkpoint(committer.position, &checkpoint, 0).await?;
             label_disk(&candidate.device, area, &self.own_label(record.id, area)).await?;
             committer.logs.insert(record.index, log);
         }
@@ -239,7 +239,7 @@ impl Pool {
         self.drain(&mut committer).await;
         self.check_open()?;
         let known = self.record_of(disk)?;
-        let checkpoint = Checkpoint::new(&self.state().config.checkpoint());
+        let checkpoint = Checkpoint::of(&self.state().config);
         let known_place = known.place.clone().or_else(|| info.place.clone());
         let record = DiskRecord {
             path: info.path.clone(),
@@ -250,7 +250,7 @@ impl Pool {
             ..known
         };
         let mut log = DiskLog::new(place, tip);
-        log.checkpoint(committer.position, &checkpoint).await?;
+        log.checkpoint(committer.position, &checkpoint, 0).await?;
         label_disk(&device, &disk.area, &label).await?;
         committer.logs.insert(disk.index, log);
         disk.come_back(device);

@@ -14,14 +14,14 @@ use crate::refusal::Refusal;
 use crate::scan::front_label;
 use crate::{PoolError, PoolErrorKind};
 
-/// Removes every trace of a pool from a disk: both labels and the beginnings of both log halves.
+/// Removes every trace of a pool from a disk: both labels, the sign of life, and the beginnings of both copies of both log halves.
 pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
     let size_bytes = device.geometry().size_bytes;
     let labelled = front_label(device).await.map(|label| label.disk_bytes).filter(|labelled| *labelled < size_bytes);
     let mut offsets = BTreeSet::new();
     for size_bytes in labelled.into_iter().chain([size_bytes]) {
         let area = Area::of_disk("", size_bytes)?;
-        offsets.extend(area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))));
+        offsets.extend(area.labels().into_iter().chain([area.sign_of_life()]).chain(area.log_heads()));
     }
     for offset in offsets {
         device.write(offset, IoSlice::padded(&[0; BLOCK_BYTES as usize]), Durability::Durable).await?;
@@ -34,6 +34,7 @@ impl Pool {
     pub async fn export(&self) -> Result<(), PoolError> {
         let _admin = self.admin.lock().await;
         self.commit(vec![Change::Closed], Guard::None).await?;
+        self.inform_witness().await;
         let why = format!("pool {} is exported: import it first", self.name());
         self.refuse(Refusal { why, next_action: "", is_over: true, reopens: false });
         Ok(())

@@ -19,6 +19,8 @@ pub enum PoolErrorKind {
     NoSpace,
     /// Too few disks agree to change anything safely.
     NoQuorum,
+    /// The disks agree, but are known to lack changes that were answered.
+    Incomplete,
     /// The pool was exported or is read-only.
     ReadOnly,
     /// What is on the disks contradicts itself.
@@ -86,7 +88,7 @@ impl From<PoolError> for IoError {
                 IoErrorKind::Invalid
             }
             PoolErrorKind::NoQuorum | PoolErrorKind::ReadOnly => IoErrorKind::ReadOnly,
-            PoolErrorKind::Damaged | PoolErrorKind::Io => IoErrorKind::Media,
+            PoolErrorKind::Damaged | PoolErrorKind::Incomplete | PoolErrorKind::Io => IoErrorKind::Media,
         };
         Self::new(kind, error.context)
     }

@@ -13,17 +13,23 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 pub enum Feature {
     /// Named documents in the configuration.
     Documents,
+    /// A second copy of each metadata log on its disk.
+    LogCopies,
 }
+
+/// So many disks at most keep their logs twice: a bad block of one of them, with another one away, takes the last copy.
+pub(crate) const FEW_DISKS: usize = 3;
 
 impl Feature {
     /// All that are known here.
-    pub const ALL: [Self; 1] = [Self::Documents];
+    pub const ALL: [Self; 2] = [Self::Documents, Self::LogCopies];
 
     /// Its flag. The five flags below it stood for parts of the format that every pool has now; they are not given
     /// again.
     pub const fn flag(self) -> Features {
         match self {
             Self::Documents => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 5 },
+            Self::LogCopies => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 6 },
         }
     }
 
@@ -31,6 +37,7 @@ impl Feature {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Documents => "documents",
+            Self::LogCopies => "log copies",
         }
     }
 }
@@ -67,6 +74,11 @@ impl Features {
     /// Whether a feature is among them.
     pub fn has(self, feature: Feature) -> bool {
         self.with(feature.flag()) == self
+    }
+
+    /// Whether each disk of so many keeps its log twice: where fewer than two others have all that it has.
+    pub(crate) fn keep_logs_twice(self, disks: usize) -> bool {
+        self.has(Feature::LogCopies) && disks <= FEW_DISKS
     }
 
     /// Of the features known here, those that are among them.

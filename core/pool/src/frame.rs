@@ -45,6 +45,8 @@ pub enum Kind {
     JournalRecord = 7,
     /// Where that journal begins.
     JournalAnchor = 8,
+    /// That the owner of a pool is alive.
+    SignOfLife = 9,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
             Self::BandMap,
             Self::JournalRecord,
             Self::JournalAnchor,
+            Self::SignOfLife,
         ]
         .into_iter()
         .find(|kind| *kind as u16 == value)

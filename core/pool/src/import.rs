@@ -62,12 +62,12 @@ pub(crate) async fn create(
         members.push((record, candidate, area));
     }
     let position = Position { generation: 1, sequence: 1 };
-    let checkpoint = Checkpoint::new(&config.checkpoint());
+    let checkpoint = Checkpoint::of(&config);
     let starts = members.iter().map(|(record, candidate, area)| async {
         wipe(&candidate.device).await?;
         let place = LogPlace { device: candidate.device.clone(), area: *area, pool: id, disk: record.id };
         let mut log = DiskLog::new(place, None);
-        log.checkpoint(position, &checkpoint).await?;
+        log.checkpoint(position, &checkpoint, 0).await?;
         Ok::<_, PoolError>((record.index, log))
     });
     let logs = join_all(starts).await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
@@ -119,8 +119,13 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
         witness,
         force: false,
     };
+    let lacking = admission.lacking(&found);
+    if lacking.is_some() && has_moved(&found).await {
+        return Ok(None);
+    }
     admission.force = force && admission.check(&found).is_err();
     admission.check(&found)?;
+    let may_lack_last = found.may_lack_last();
     let unknown = found.unknown_read_only();
     if unknown != 0 {
         return adopt_for_reading(env, found, unknown).map(Some);
@@ -154,8 +159,7 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     let promises = numbered().filter(|(index, _)| !kept.contains(index)).map(|(index, member)| async move {
         let label =
             Label { pool: id, disk: member.id, disk_bytes: member.area.disk_bytes, promised: generation, features };
-        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: id, disk: member.id };
-        (index, raise(&place, member.tip, &label).await)
+        (index, raise(&member.log(id), member.tip, &label).await)
     });
     let raised = join_all(promises).await;
     if raised.iter().any(|(_, raised)| *raised == Raised::Overtaken) {
@@ -195,8 +199,7 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     // Those that the open change takes out have a say in whether it counts, and nothing else any more.
     let leaving = members.iter().filter(|(index, _)| !config.disks.contains_key(index) && held.contains(index));
     for (index, member) in leaving {
-        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: id, disk: member.id };
-        logs.insert(*index, DiskLog::new(place, member.tip));
+        logs.insert(*index, DiskLog::new(member.log(id), member.tip));
     }
     let repaired = catch_up(&mut logs, &config, position, open_change).await;
     let holders: BTreeSet<u16> = logs.keys().copied().collect();
@@ -211,6 +214,9 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
         .collect();
     let damaged_labels: Vec<u16> =
         holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
+    let damaged_copies: Vec<u16> = (holders.iter().copied())
+        .filter(|index| members.get(index).is_some_and(|member| !member.log_whole) && !repaired.contains(index))
+        .collect();
     let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
     let (surplus, surplus_rows) = surplus(&config);
     let started = Position { generation, sequence: position.sequence };
@@ -222,7 +228,17 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     pool.inform_witness().await;
     let label = "a damaged label was rewritten";
     let log = "its metadata log was out of date or damaged and was rewritten";
+    let copy = "a copy of its metadata log was damaged and was written anew";
+    if let Some(why) = lacking {
+        let cause = format!("{why}; it was imported with force, and goes on without them");
+        let next = "check what its spaces hold; what was made or changed since is lost";
+        pool.emit(Severity::Error, pool.object(), cause, next);
+    } else if may_lack_last {
+        let cause = "its metadata log ended in a block that is not whole: a change that was cut short and never answered, or the last one that was is lost".into();
+        pool.emit(Severity::Warning, pool.object(), cause, "look whether its spaces are as they were left");
+    }
     let repairs = damaged_labels.into_iter().map(|index| (index, label));
+    let repairs = repairs.chain(damaged_copies.into_iter().map(|index| (index, copy)));
     for (index, what) in repairs.chain(damaged_logs.into_iter().map(|index| (index, log))) {
         pool.emit(Severity::Warning, pool.disk_object(index), what.into(), "watch the disk");
     }
@@ -244,6 +260,12 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     Ok(Some(pool))
 }
 
+/// Whether an owner added to any log since it was read.
+async fn has_moved(found: &FoundPool) -> bool {
+    let logs = found.members.iter().filter_map(|member| Some((member.log(found.id), member.tip?)));
+    join_all(logs.map(async |(log, tip)| !log.ends_at(&tip).await)).await.contains(&true)
+}
+
 /// Brings every log to `position`; drops those that cannot be written, and gives those that were behind.
 async fn catch_up(
     logs: &mut BTreeMap<u16, DiskLog>,
@@ -259,12 +281,12 @@ async fn catch_up(
         None => (position, config.checkpoint(), None),
     };
     let behind = logs.iter_mut().filter(|(_, log)| log.position() != Some(position));
-    let checkpoint = Checkpoint::new(&checkpoint);
+    let checkpoint = Checkpoint::new(&checkpoint, config.keeps_logs_twice());
     let writes = behind.map(|(index, log)| {
         let (checkpoint, last) = (&checkpoint, &last);
         async move {
             let write = async {
-                log.checkpoint(at, checkpoint).await?;
+                log.checkpoint(at, checkpoint, last.as_ref().map_or(0, Vec::len)).await?;
                 match last {
                     Some(last) => log.append(position, last).await,
                     None => Ok(()),
@@ -329,8 +351,7 @@ async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<
         if record.state != DiskState::Online || member.tip.is_some_and(current) {
             continue;
         }
-        let place =
-            LogPlace { device: member.candidate.device.clone(), area: member.area, pool: found.id, disk: member.id };
+        let place = member.log(found.id);
         let furthest = place.furthest().await;
         if promised && furthest.is_some_and(reaches) {
             continue;
@@ -438,11 +459,11 @@ impl Pool {
                 for index in &silenced {
                     state.config.disks.entry(*index).and_modify(|record| record.voting = false);
                 }
-                Checkpoint::new(&state.config.checkpoint())
+                Checkpoint::of(&state.config)
             };
             let writes = committer.logs.iter_mut().map(|(index, log)| {
                 let checkpoint = &checkpoint;
-                async move { (*index, log.checkpoint(position, checkpoint).await) }
+                async move { (*index, log.checkpoint(position, checkpoint, 0).await) }
             });
             let results = join_all(writes).await;
             committer.position = position;

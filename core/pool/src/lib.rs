@@ -15,6 +15,7 @@
 //!  upgrade.rs    a pool that gets further features          capacity.rs    what it could hold
 //!  commit.rs     one change at a time, on a majority of the disks before it counts
 //!  ownership.rs  whether another owner has it               reading.rs     pools that may only be read
+//!  life.rs       that its owner is alive
 //!
 //!  pool.rs       the pool in use                            state.rs, committer.rs, refusal.rs, judgement.rs   its parts
 //!
@@ -63,6 +64,7 @@ mod journal;
 mod journal_allot;
 mod judgement;
 mod label;
+mod life;
 mod log;
 mod moves;
 mod outdated;
@@ -105,6 +107,7 @@ pub use geometry::{JOURNAL_CHUNK, row_raw_bytes};
 pub use journal::JournalPlan;
 pub use journal_allot::{LEAST_JOURNAL, MOST_JOURNAL};
 pub use judgement::{DiskCounts, Judgement};
+pub use life::SignOfLife;
 pub use place::SlabPlace;
 pub use pool::Pool;
 pub use record::{DiskRecord, LossPolicy, RowRecord, SpaceRecord};

@@ -13,7 +13,6 @@ use crate::log::{LogPlace, Tip};
 use crate::place::SlabPlace;
 use crate::pool::Pool;
 use crate::promise::promised;
-use crate::quorum::Votes;
 use crate::record::DiskRecord;
 
 impl Pool {
@@ -46,18 +45,14 @@ impl Pool {
     }
 
     /// Sees to it that every disk in service has a record in its log that is younger than `since`. So a disk that is
-    /// set back to what it was before then is recognised by its log; where disks like it decide with the witness alone,
-    /// by that.
+    /// set back to what it was before then is recognised by its log; where all of them were, by the witness.
     pub async fn stamp(&self, since: Duration) -> Result<(), PoolError> {
         if *self.recorded.lock().expect("no panic while held") > since {
             return Ok(());
         }
         let counters = self.state().config.counters();
         self.commit(vec![counters], Guard::None).await?;
-        let has_witness = Votes::of(&self.state().config).has_witness();
-        if has_witness {
-            self.inform_witness().await;
-        }
+        self.inform_witness().await;
         Ok(())
     }
 

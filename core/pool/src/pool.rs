@@ -38,6 +38,8 @@ pub struct Pool {
     /// Behind the disk whose metadata was looked at last.
     pub(crate) audited: AtomicU32,
     drawn: AtomicU64,
+    /// Signs of life that this owner wrote.
+    pub(crate) signs: AtomicU64,
 }
 
 impl Pool {
@@ -64,6 +66,7 @@ impl Pool {
             refusal: Mutex::default(),
             lost: AtomicBool::new(false),
             audited: AtomicU32::new(0),
+            signs: AtomicU64::new(0),
             // No two generations draw the same ids, though they may be handed the same seed.
             drawn: AtomicU64::new(generation.wrapping_mul(1 << 32)),
         })

@@ -151,8 +151,8 @@ impl Salvage {
             let members = found.members.iter().map(|member| member.promised);
             promised = members.chain([promised, found.position.generation]).max().unwrap_or(0);
             // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut
-            // short.
-            if found.position.sequence > 1 {
+            // short. A log that is damaged in its midst tells less than the slabs.
+            if found.position.sequence > 1 && found.damaged_before().is_none() {
                 obstacle = Some(format!(
                     "pool {} has metadata on {} of its disks: import it, with force if too few of them are present; if you know that this metadata is wrong, wipe those disks, which keeps their slabs, and salvage again",
                     found.name(),

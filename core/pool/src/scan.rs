@@ -14,9 +14,10 @@ use crate::area::Area;
 use crate::candidate::{Candidate, DiskInfo};
 use crate::change::Change;
 use crate::config::Config;
-use crate::features::Features;
+use crate::features::{FEW_DISKS, Features};
 use crate::frame::{Frame, Kind, Position};
 use crate::label::Label;
+use crate::life::SignOfLife;
 use crate::log::{LogPlace, Tip};
 use crate::quorum::Votes;
 use crate::record::DiskRecord;
@@ -49,8 +50,23 @@ pub struct Member {
     pub promised: u64,
     /// Where its log ends; `None` where no half is whole.
     pub tip: Option<Tip>,
+    /// Whether the log stands there as often as it is to, each time whole but for a last change that was cut short.
+    pub log_whole: bool,
+    /// Whether the log ends as it was left, and not in a block that is not whole.
+    pub(crate) ends_in_order: bool,
+    /// The last change of which anything stands behind the end of the log.
+    pub(crate) behind: Option<Position>,
     /// Features that its labels name.
     pub features: Features,
+    /// What its owner wrote last to show that it is alive.
+    pub(crate) sign_of_life: Option<SignOfLife>,
+}
+
+impl Member {
+    /// Where its log is.
+    pub(crate) fn log(&self, pool: Uuid) -> LogPlace {
+        LogPlace { device: self.candidate.device.clone(), area: self.area, pool, disk: self.id }
+    }
 }
 
 /// A pool that can be imported, or at least named.
@@ -84,7 +100,7 @@ impl Scan {
     pub fn unusable(self) -> impl Iterator<Item = (Candidate, String)> {
         let why = |(pool, member): (Uuid, Member)| {
             let why = format!(
-                "it belongs to pool {pool}, whose configuration was not found complete: attach more of its disks"
+                "it belongs to pool {pool}, but its metadata log is damaged, and no other disk here has a whole one: its data may be whole"
             );
             (member.candidate, why)
         };
@@ -118,6 +134,23 @@ impl FoundPool {
     pub fn missing(&self) -> Vec<&DiskRecord> {
         let here = |id: Uuid| self.members.iter().any(|member| member.id == id);
         self.config.disks.values().filter(|record| !here(record.id)).collect()
+    }
+
+    /// The last change that a disk which is here held once, where it is beyond all that can be read: their logs are
+    /// damaged, and what came behind that was answered.
+    pub fn damaged_before(&self) -> Option<Position> {
+        let numbers = self.numbers();
+        let counting = self.members.iter().filter(|member| numbers.contains_key(&member.id));
+        let behind = counting.filter_map(|member| member.behind).max()?;
+        (behind > self.position && behind.sequence > self.position.sequence + 1).then_some(behind)
+    }
+
+    /// Whether what was written last is on one disk, once, and ends there in a block that is not whole: a change that was
+    /// cut short, or one that was damaged.
+    pub(crate) fn may_lack_last(&self) -> bool {
+        let mut last = self.members.iter().filter(|member| member.tip.is_some_and(|tip| tip.position == self.position));
+        let only = last.next().filter(|_| last.next().is_none());
+        only.is_some_and(|member| !member.ends_in_order && member.tip.is_some_and(|tip| !tip.is_copied()))
     }
 
     /// The numbers of its disks, with one that its last change, which may never have counted, took out of it.
@@ -184,7 +217,7 @@ impl Evidence {
             evidence.labels[label] = Label::open(&block, offset).ok();
             evidence.owners.extend(evidence.labels[label].map(|label| (label.pool, label.disk)));
         }
-        for offset in [area.log_half(0), area.log_half(1)] {
+        for offset in area.log_heads() {
             let Some(block) = evidence.read(device, offset).await else { continue };
             let head = Frame::open(&block).map(|header| header.frame);
             let own = head.ok().filter(|frame| frame.kind == Kind::Checkpoint && frame.offset == offset);
@@ -279,9 +312,30 @@ async fn look(candidate: Candidate) -> Look {
         return Look::Damaged(candidate, shrank_text(*label));
     }
     let promised = labels.iter().flatten().map(|label| label.promised).max().unwrap_or(0);
-    let tip = LogPlace { device, area, pool, disk: id }.find_tip().await;
+    let log = LogPlace { device, area, pool, disk: id };
+    let tip = log.find_tip().await;
+    let ends_in_order = match &tip {
+        Some(tip) => log.ends_in_order(tip).await,
+        None => true,
+    };
+    let sign_of_life = SignOfLife::read(&log).await;
     let labels_whole = labels.map(|label| label.is_some_and(|label| label.promised == promised));
-    Look::Member(pool, Member { candidate, id, area, labels_whole, promised, tip, features })
+    Look::Member(
+        pool,
+        Member {
+            candidate,
+            id,
+            area,
+            labels_whole,
+            promised,
+            tip,
+            log_whole: true,
+            ends_in_order,
+            behind: None,
+            features,
+            sign_of_life,
+        },
+    )
 }
 
 type Misfits = Vec<(Candidate, String)>;
@@ -306,7 +360,8 @@ async fn assemble(id: Uuid, members: Vec<Member>) -> Result<(FoundPool, Misfits)
             let size =
                 |member: &Member| config.disks.values().find(|record| record.id == member.id).map(|it| it.disk_bytes);
             let fits = |member: &Member| size(member).is_none_or(|bytes| bytes == member.area.disk_bytes);
-            let (members, misfits): (Vec<_>, Vec<_>) = members.into_iter().partition(fits);
+            let (mut members, misfits): (Vec<_>, Vec<_>) = members.into_iter().partition(fits);
+            look_behind(id, &config, &mut members, tip.position).await;
             let why =
                 |member: Member| (member.candidate, "its size differs from the one recorded in the pool".to_string());
             let misfits = misfits.into_iter().map(why).collect();
@@ -320,9 +375,25 @@ async fn assemble(id: Uuid, members: Vec<Member>) -> Result<(FoundPool, Misfits)
     Err(members)
 }
 
+/// Looks at the logs of members for what is not told by their ends: whether each copy is whole, and what stands behind.
+/// Of many disks that agree, and end as they were left, nothing more is wanted.
+async fn look_behind(pool: Uuid, config: &Config, members: &mut [Member], last: Position) {
+    let (twice, cut_short, few) = (config.keeps_logs_twice(), !config.closed, members.len() <= FEW_DISKS);
+    let looks = members.iter_mut().map(|member| async move {
+        let Some(tip) = member.tip else { return };
+        let log = member.log(pool);
+        if few {
+            member.log_whole = log.is_whole(&tip, twice, cut_short).await;
+        }
+        if few || !member.ends_in_order || tip.position != last {
+            member.behind = log.furthest_behind(&tip).await;
+        }
+    });
+    join_all(looks).await;
+}
+
 async fn load(pool: Uuid, member: &Member, tip: &Tip) -> Option<(Config, Option<OpenChange>)> {
-    let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool, disk: member.id };
-    let mut payloads = place.payloads(tip).await?;
+    let mut payloads = member.log(pool).payloads(tip).await?;
     if payloads.len() < 2 {
         return Some((replay(&payloads)?, None));
     }

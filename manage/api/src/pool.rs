@@ -213,7 +213,8 @@ pub struct ImportPools {
     /// Folders whose files and block devices are looked at, besides the disks that are known. Absolute paths.
     #[serde(default)]
     pub disk_dirs: Vec<String>,
-    /// Goes ahead with too few disks to be sure that they carry the last state, on the administrator's word.
+    /// Goes ahead on the administrator's word: with too few disks to be sure that they carry the last state, or with disks
+    /// that are known to lack changes.
     #[serde(default)]
     pub force: bool,
 }

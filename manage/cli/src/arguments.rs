@@ -324,7 +324,7 @@ pub enum PoolCommand {
         /// Folder to search for disks, besides the known disks; can be repeated
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         disk_dir: Vec<PathBuf>,
-        /// Import even if too few disks are present to know that they hold the latest state
+        /// Import even if too few disks are present, or if they are known to lack changes
         #[arg(long)]
         force: bool,
     },

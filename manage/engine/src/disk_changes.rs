@@ -236,7 +236,7 @@ impl Engine {
                 }
             }
             if let Ok(area) = holdfast_pool::Area::of_disk("", size) {
-                for offset in area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))) {
+                for offset in area.labels().into_iter().chain(area.log_heads()) {
                     device.write(offset, zeros.slice(0, BLOCK_BYTES as usize), Durability::Cached).await?;
                 }
             }

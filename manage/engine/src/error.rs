@@ -73,6 +73,7 @@ pub fn from_pool(object: impl Into<String>, error: PoolError) -> ApiError {
         PoolErrorKind::NoQuorum => (Code::ReadOnly, "attach the missing disks"),
         PoolErrorKind::ReadOnly => (Code::ReadOnly, ""),
         PoolErrorKind::Damaged => (Code::Conflict, "check the disks named"),
+        PoolErrorKind::Incomplete => (Code::Conflict, "attach the disks as they were last"),
         PoolErrorKind::Io => (Code::Failed, "check the pool's disks and events"),
     };
     let refused = ApiError::new(code, object, error.context, next);

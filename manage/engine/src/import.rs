@@ -107,7 +107,9 @@ impl Engine {
         let unusable = Scan { strays, damaged: looked.damaged, ..Scan::default() }.unusable();
         for (candidate, why) in unusable {
             let cause = format!("disk {}: {why}", candidate.info.path);
-            let condition = Condition::new(cause, "attach the other disks of its pool, or wipe it");
+            let next = "attach the other disks of its pool; if none has a whole log, 'holdfast pool salvage' puts it \
+                        together from its slabs and writes nothing before you say so";
+            let condition = Condition::new(cause, next);
             search.refused.push(condition.about(ObjectRef::named(ObjectKind::Disk, &candidate.info.path)));
         }
         drop(own);
@@ -163,16 +165,26 @@ impl Engine {
         }
         for copy in &found.duplicates {
             let cause = format!("{} is a copy of another of its disks and is not used", copy.path);
-            self.events.emit(Severity::Warning, &ObjectRef::pool(id, &name), &cause, "wipe or detach the copy");
+            self.events.emit(Severity::Warning, &ObjectRef::pool(id, &name), &cause, "detach the copy");
         }
         let members: Vec<(Uuid, String)> =
             found.members.iter().map(|member| (member.id, member.candidate.info.path.clone())).collect();
-        let (env, all_there) = (self.env(), found.missing().is_empty());
+        let (env, all_there, is_damaged) = (self.env(), found.missing().is_empty(), found.damaged_before().is_some());
         let pool = self.on_reactor(move || Pool::import(env, found, force)).await?;
         let pool = pool.map_err(|error| {
             let is_outvoted = error.kind == PoolErrorKind::NoQuorum;
+            let is_incomplete = error.kind == PoolErrorKind::Incomplete;
             let mut refused = from_pool(&object, error);
-            if is_outvoted && all_there {
+            if is_incomplete {
+                let better = match is_damaged {
+                    true => "copy its disks, then have it put together from its slabs with 'holdfast pool salvage'",
+                    false => "attach its disks as they were last",
+                };
+                refused.next_action = format!(
+                    "{better}; 'holdfast pool import {name} --force' goes on from there, and what was made or changed \
+                     since is lost"
+                );
+            } else if is_outvoted && all_there {
                 refused.next_action =
                     "check its disks, and the room on the file system of those that are files; it is \
                                        tried again every ten seconds"

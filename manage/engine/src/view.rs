@@ -261,13 +261,15 @@ pub(crate) fn free_disk(found: Found) -> Disk {
         }
         Carries::Pool(name, id) => condition(
             format!("disk {path} belongs to pool {name} ({id}), which is not imported"),
-            "import that pool, or wipe the disk if the pool's data may be lost",
+            "import that pool with 'holdfast pool import'",
         ),
         Carries::Former(pool) => condition(
             format!("disk {path} was removed from pool {pool} and still has its labels"),
             "wipe it, or add it to a pool with --force",
         ),
-        Carries::Something(what) => condition(format!("disk {path} holds {what}"), "wipe it if that data may be lost"),
+        Carries::Something(what) => {
+            condition(format!("disk {path} holds {what}"), "see what that is before you use the disk for a pool")
+        }
         Carries::Unknown(why) => {
             condition(format!("the content of disk {path} is unknown: {why}"), "remove the reason")
         }

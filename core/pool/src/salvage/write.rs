@@ -55,7 +55,7 @@ impl Salvage {
         })?;
         let position = Position { generation, sequence: 1 };
         let config = self.config(env.seed, name, position)?;
-        let checkpoint = Checkpoint::new(&config.checkpoint());
+        let checkpoint = Checkpoint::of(&config);
         for member in &self.members {
             if !DiskLog::fits(&member.area, checkpoint.payload_len()) {
                 let path = &member.candidate.info.path;
@@ -69,7 +69,7 @@ impl Salvage {
         let writes = self.members.iter().map(|member| async {
             let device = member.candidate.device.clone();
             let place = LogPlace { device: device.clone(), area: member.area, pool: self.id, disk: member.id };
-            DiskLog::new(place, None).checkpoint(position, &checkpoint).await?;
+            DiskLog::new(place, None).checkpoint(position, &checkpoint, 0).await?;
             let label = Label {
                 pool: self.id,
                 disk: member.id,

@@ -296,9 +296,10 @@ pub fn at_least(events: &[Event], severity: Severity) -> Vec<&Event> {
     events.iter().filter(|event| event.severity >= severity).collect()
 }
 
-/// Where the metadata blocks of a disk are that are in use: labels, then the first `records` blocks of both log halves.
+/// Where the metadata blocks of a disk are that are in use: labels, then the first `records` blocks of both copies of both log
+/// halves.
 pub fn metadata_blocks(disk: &SimDisk, records: u64) -> Vec<u64> {
     let area = Area::of_disk("", disk.geometry().size_bytes).expect("a member's size");
-    let halves = (0..2).flat_map(|half| (0..records).map(move |block| area.log_half(half) + block * 4096));
-    area.labels().into_iter().chain(halves).collect()
+    let logs = area.log_heads().into_iter().flat_map(|head| (0..records).map(move |block| head + block * 4096));
+    area.labels().into_iter().chain(logs).collect()
 }

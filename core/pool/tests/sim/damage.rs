@@ -73,8 +73,8 @@ fn any_one_block_is_outvoted_and_repaired() {
                 let (lab, before) = aged(at as u64, 3);
                 harm(&lab.disks[disk], offset, damage);
                 let found = lab.found(&lab.all());
-                let noticed =
-                    !found.stale().is_empty() || found.members.iter().any(|member| member.labels_whole != [true; 2]);
+                let harmed = |member: &holdfast_pool::Member| member.labels_whole != [true; 2] || !member.log_whole;
+                let noticed = !found.stale().is_empty() || found.members.iter().any(harmed);
                 lab.events.take();
                 let pool = lab.imported(&lab.all());
                 let events = lab.events.take();
@@ -229,7 +229,7 @@ fn without_a_majority_of_logs_nothing_is_believed_and_nothing_written() {
     let area = Area::of_disk("", SMALL).expect("a member's size");
     let kept: Vec<Vec<u8>> = (0..3).map(|disk| lab.disks[disk].peek(0, 4 << 20)).collect();
     for disk in 0..3 {
-        (0..2).for_each(|half| lab.disks[disk].poke(area.log_half(half), &[0; 4096]));
+        area.log_heads().into_iter().for_each(|head| lab.disks[disk].poke(head, &[0; 4096]));
     }
     let writes: Vec<u64> = lab.disks.iter().map(|disk| disk.counters().writes).collect();
     let error = lab.import(&lab.all()).map(drop).expect_err("two of five logs");
@@ -246,12 +246,12 @@ fn no_log_at_all_is_said_clearly() {
     let (lab, _) = aged(7, 2);
     let area = Area::of_disk("", SMALL).expect("a member's size");
     for disk in &lab.disks {
-        (0..2).for_each(|half| disk.poke(area.log_half(half), &[0; 4096]));
+        area.log_heads().into_iter().for_each(|head| disk.poke(head, &[0; 4096]));
     }
     let scan = lab.scan(&lab.all());
     assert_eq!((scan.pools.len(), scan.damaged.len(), scan.strays.len()), (0, 0, 2));
     let unusable: Vec<_> = scan.unusable().collect();
-    assert!(unusable[0].1.contains("configuration was not found complete"), "{}", unusable[0].1);
+    assert!(unusable[0].1.contains("metadata log is damaged"), "{}", unusable[0].1);
 }
 
 fn relabel(disk: &SimDisk, pool: Uuid, id: Uuid, features: [u64; 3]) {
@@ -347,8 +347,7 @@ fn a_disk_that_only_a_label_names_is_taken_back() {
             .expect("a quorum is left");
         let missed = all_rows(&pool, 1);
         let blocks = metadata_blocks(&lab.disks[1], 1);
-        harm(&lab.disks[1], blocks[2], Damage::Zero);
-        harm(&lab.disks[1], blocks[3], Damage::Flip);
+        blocks[2..].iter().for_each(|block| harm(&lab.disks[1], *block, Damage::Zero));
         harm(&lab.disks[1], blocks[1 - label], Damage::Unreadable);
         let refused = {
             let (pool, candidate) = (pool.clone(), lab.candidate(1));

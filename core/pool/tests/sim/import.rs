@@ -226,6 +226,7 @@ fn two_forced_halves_are_told_apart() {
     assert_eq!(error.kind, PoolErrorKind::Damaged, "{error}");
     assert!(error.context.contains(&serial(0)) && error.context.contains(&serial(1)), "{error}");
     for disk in [0usize, 1] {
+        lab.witness.forget(id);
         let half = lab.imported(&[disk]);
         assert_eq!(half.spaces()[0].name.to_string(), names[disk], "nothing was written over either half");
         lab.kill(half);

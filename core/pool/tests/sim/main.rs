@@ -3,6 +3,7 @@
 mod balance;
 mod changes;
 mod common;
+mod copies;
 mod damage;
 mod documents;
 mod enclosures;
@@ -11,6 +12,7 @@ mod features;
 mod health;
 mod hostile_log;
 mod import;
+mod life;
 mod metadata;
 mod model;
 mod owners;

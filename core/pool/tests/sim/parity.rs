@@ -215,7 +215,7 @@ fn a_journal_is_replaced_as_a_whole() {
 #[test]
 fn a_power_cut_leaves_one_journal_or_the_other() {
     let mut found = BTreeSet::new();
-    for (seed, writes) in (0..100).map(|seed| (seed, seed % 4)) {
+    for (seed, writes) in (0..100).map(|seed| (seed, seed % 10)) {
         let lab = Lab::new(seed, &[GIB; 3]);
         let pool = lab.created(&lab.all());
         let space =

@@ -38,6 +38,9 @@ struct Life {
     names: Cell<u32>,
 }
 
+/// The front and the end label of each of some disks.
+type Image = Vec<(usize, Vec<u8>, Vec<u8>)>;
+
 impl Life {
     fn begin(seed: u64) -> (Rc<Self>, Arc<Pool>) {
         let lab = Lab::new(seed, &[]);
@@ -374,6 +377,8 @@ impl Life {
 
     /// One time of power: tasks at work until they end or the power does.
     fn work(self: &Rc<Self>, pool: Arc<Pool>) {
+        let set_back = self.random.chance(1, 4);
+        let older = if set_back { self.image() } else { Image::new() };
         let end = self.random.range(0..6u32);
         let lab = self.lab.borrow();
         if end < 4 {
@@ -396,6 +401,7 @@ impl Life {
             }
         });
         self.closed.set(false);
+        let id = pool.id();
         if done.is_ok() {
             check_allotment(&pool);
             if end == 4 {
@@ -416,9 +422,68 @@ impl Life {
             sim.restart();
         }
         self.model.borrow_mut().open.retain(|open| !matches!(open, Open::InStep(..)) || done.is_err());
+        if all_in_step && set_back {
+            self.set_back_all(id, &older);
+        }
         if all_in_step && self.bad.borrow().is_empty() {
             self.damage();
         }
+    }
+
+    /// What the reserved areas and the labels of the disks say now.
+    fn image(&self) -> Image {
+        let lab = self.lab.borrow();
+        let of_disk = |disk: &usize| {
+            let device = &lab.disks[*disk];
+            let size = device.spec().size_bytes;
+            let reserved = Area::of_disk("", size).expect("a member's size").reserved_bytes;
+            (*disk, device.peek(0, reserved as usize), device.peek(size - 4096, 4096))
+        };
+        self.members.borrow().iter().map(of_disk).collect()
+    }
+
+    fn set_to(&self, image: &Image) {
+        let lab = self.lab.borrow();
+        for (disk, front, end) in image {
+            lab.disks[*disk].poke(0, front);
+            lab.disks[*disk].poke(lab.disks[*disk].spec().size_bytes - 4096, end);
+        }
+    }
+
+    /// Sets all disks back to what they were before the last work: where the witness knows better, that is refused, and
+    /// it goes on knowing it.
+    fn set_back_all(&self, pool: Uuid, older: &Image) {
+        let members = self.members.borrow().clone();
+        if !self.witness || !self.bad.borrow().is_empty() || older.iter().map(|it| it.0).ne(members.iter().copied()) {
+            return;
+        }
+        let newer = self.image();
+        self.set_to(older);
+        let lab = self.lab.borrow();
+        let (end, known) = (lab.found(&members).position, lab.witness.record(pool).expect("it has a witness"));
+        if known.tip > end {
+            let refused = lab.import(&members).map(drop).expect_err("the witness knows better");
+            assert_eq!(refused.kind, PoolErrorKind::Incomplete, "{refused}");
+            assert_eq!(lab.witness.record(pool), Some(known));
+        }
+        drop(lab);
+        self.set_to(&newer);
+    }
+
+    /// One block of the reserved area of one disk goes bad: in a pool of so few disks that nothing outvotes it.
+    fn damage_one(&self) {
+        let disk = *self.random.pick(&self.members.borrow()).expect("it has disks");
+        let device = self.lab.borrow().disks[disk].clone();
+        let area = Area::of_disk("", device.spec().size_bytes).expect("a member's size");
+        let at = match self.random.range(0..6u32) {
+            label @ 0..2 => area.labels()[label as usize],
+            head => area.log_heads()[head as usize - 2] + self.random.range(0..40u64) * 4096,
+        };
+        match self.random.chance(1, 2) {
+            true => device.poke(at, &[0; 4096]),
+            false => device.corrupt(at..at + 4096),
+        }
+        self.damaged.set(true);
     }
 
     /// Silent damage to labels and logs of a minority of the disks.
@@ -427,6 +492,9 @@ impl Life {
         let leaving = self.model.borrow().is_open(|open| matches!(open, Open::Remove(_)));
         if leaving || members != self.members.borrow().len() || !self.random.chance(1, 2) {
             return;
+        }
+        if members < 3 {
+            return self.damage_one();
         }
         let mut disks = self.members.borrow().clone();
         self.random.shuffle(&mut disks);

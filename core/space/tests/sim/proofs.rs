@@ -116,7 +116,7 @@ fn tear_log(world: &World, index: usize) {
     let is_blank = |at: u64| disk.peek(at, BLOCK).iter().all(|byte| *byte == 0);
     let half = (0..2).map(|half| area.log_half(half)).find(|half| !is_blank(*half)).expect("one half is in use");
     let end = (half + BLOCK_BYTES..).step_by(BLOCK).find(|at| is_blank(*at)).expect("a log ends with zeros");
-    disk.poke(end, &[0x5a; BLOCK / 4]);
+    [end, end + area.log_copy_bytes()].iter().for_each(|at| disk.poke(*at, &[0x5a; BLOCK / 4]));
 }
 
 /// Also such whose images were taken while a record was on its way.

@@ -674,7 +674,7 @@ async fn an_older_pool_is_upgraded() {
     let known = engine.pool("tank").unwrap();
     assert_eq!((known.features, known.upgrade_available.is_empty()), (Vec::<String>::new(), false));
     let plan = engine.plan_upgrade("tank").unwrap();
-    assert!(plan.added == ["documents"] && plan.labels == 4, "{plan:?}");
+    assert!(plan.added == ["documents", "log copies"] && plan.labels == 4, "{plan:?}");
     let job = engine.upgrade_pool("tank".into(), SetPace::default()).await.unwrap().job;
     assert_eq!((job.kind, job.object.name.as_str()), (JobKind::Upgrade, "tank"));
     until_in(&engine, job.id, JobState::Done).await;

@@ -3041,7 +3041,10 @@ export interface components {
         ImportPools: {
             /** @description Folders whose files and block devices are looked at, besides the disks that are known. Absolute paths. */
             disk_dirs?: string[];
-            /** @description Goes ahead with too few disks to be sure that they carry the last state, on the administrator's word. */
+            /**
+             * @description Goes ahead on the administrator's word: with too few disks to be sure that they carry the last state, or with disks
+             *     that are known to lack changes.
+             */
             force?: boolean;
             /** @description Name or id of the pool; all that are found if left out. */
             pool?: string | null;
