@@ -15,7 +15,7 @@
 //!  upgrade.rs    a pool that gets further features          capacity.rs    what it could hold
 //!  commit.rs     one change at a time, on a majority of the disks before it counts
 //!  ownership.rs  whether another owner has it               reading.rs     pools that may only be read
-//!  life.rs       that its owner is alive
+//!  in_use.rs     whether somebody has it
 //!
 //!  pool.rs       the pool in use                            state.rs, committer.rs, refusal.rs, judgement.rs   its parts
 //!
@@ -26,7 +26,7 @@
 //!  codec.rs      changes as bytes                           change.rs, record.rs, place.rs   what they are about
 //!  geometry.rs   how slabs are laid out, chunk.rs: rows     slab.rs        the head of a slab
 //!  log.rs        the metadata log of a disk                 label.rs, frame.rs, area.rs   blocks, and where they are
-//!  features.rs   what not every version knows
+//!  features.rs   what not every version knows               life.rs        signs of life of an owner
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -60,6 +60,7 @@ mod features;
 pub mod frame;
 mod geometry;
 mod import;
+mod in_use;
 mod journal;
 mod journal_allot;
 mod judgement;
