@@ -16,7 +16,7 @@
 //!
 //! Invariant: nothing below `.snapshots` changes. A file of that name in the root, if there is one, is what is found.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use holdfast_device::IoSlice;
 use holdfast_identity::{
@@ -27,8 +27,8 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::integrity::Integrity;
 use crate::open_files::Handle;
 use crate::service::{
-    Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
+    Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remembers,
+    Remove, Rename, ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::snapshots::Snapshot;
 use crate::volume::Volume;
@@ -371,6 +371,32 @@ impl FileService for Browsed {
                 Ok(BrowsedHandle::Past(past.view, handle))
             }
         }
+    }
+
+    async fn hold_directory(&self, id: FileId) -> Result<Option<BrowsedHandle>, VolumeError> {
+        match self.place(id)? {
+            Place::Now | Place::Top => Ok(None),
+            Place::Past(past) => {
+                let handle = past.view.hold(past.inner(id))?;
+                Ok(Some(BrowsedHandle::Past(past.view, handle)))
+            }
+        }
+    }
+
+    fn remember(&self, who: Weak<dyn Remembers>) {
+        self.volume.remember(who);
+    }
+
+    fn removals(&self) -> u64 {
+        self.volume.removals()
+    }
+
+    fn is_left(&self, id: FileId) -> bool {
+        id.number & PAST == 0 && self.volume.is_left(id)
+    }
+
+    async fn forgotten(&self, id: FileId) -> Result<(), VolumeError> {
+        if id.number & PAST == 0 { self.volume.forgotten(id).await } else { Ok(()) }
     }
 
     fn unbuffered(&self, handle: BrowsedHandle) -> BrowsedHandle {

@@ -74,4 +74,7 @@ pub struct Caller {
     pub ignores_case: bool,
     /// What names the caller gives and gets.
     pub names: NameRules,
+    /// A file that loses its last name by the caller stays as long as [somebody knows it](crate::service::Remembers), as a
+    /// kernel does whose programs may still come back to it.
+    pub keeps_unnamed: bool,
 }

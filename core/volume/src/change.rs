@@ -84,6 +84,8 @@ pub(crate) fn refuse<T>(kind: ErrorKind, text: impl Into<std::borrow::Cow<'stati
 pub(crate) enum Need {
     /// It may be refused on a full volume.
     More,
+    /// It has a file use room that is the file's already: it may use half of what is kept for giving room back.
+    Own,
     /// It gives room back, and may use what is kept for that.
     Less,
     /// It gives back what snapshots have, and may use all that there is.
@@ -335,7 +337,7 @@ impl<'a> View<'a> {
             self.leave_out(&mut derived.owners)?;
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
-        if matches!(need, Need::More | Need::Less | Need::Least) {
+        if matches!(need, Need::More | Need::Own | Need::Less | Need::Least) {
             store.check_room(all().count() - journal::beside(&transaction.operations), need)?;
         }
         {
@@ -562,6 +564,7 @@ impl Store {
                     + promised
                     + self.journal.nodes_to_come()
             }
+            Need::Own => KEPT_OPERATIONS * NODES_OF_OPERATION / 2,
             // What snapshots have of nodes stays taken, whatever is removed: so do those that destroy one.
             Need::Less if self.snapshots.are_any() => KEPT_FOR_SNAPSHOTS,
             Need::Less | Need::Least | Need::Sure | Need::Replayed => 0,

@@ -12,7 +12,7 @@
 //! a file that wait are whole, with zeros behind its end, and while there are any nothing else changes whether its blocks
 //! have room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -171,6 +171,8 @@ struct List {
     next: u64,
     /// Those before this one waited at the last turn.
     aged: u64,
+    /// Those that a program closed that wrote them, and does not come back to soon.
+    closed: BTreeSet<u64>,
 }
 
 impl Waiting {
@@ -183,20 +185,32 @@ impl Waiting {
     }
 
     fn remove(&self, number: u64) {
-        held(&self.list).files.remove(&number);
+        let mut list = held(&self.list);
+        list.files.remove(&number);
+        list.closed.remove(&number);
+    }
+
+    /// What waits of a file is to wait no longer than until the next turn.
+    pub fn note_closed(&self, delayed: &Delayed) {
+        if let Some(number) = delayed.number {
+            held(&self.list).closed.insert(number);
+        }
     }
 
     pub fn all(&self) -> Vec<u64> {
         held(&self.list).files.values().copied().collect()
     }
 
-    /// Those that waited at the last turn, too, and did not fail since.
+    /// Those that waited at the last turn, too, or were closed, and did not fail since.
     pub fn turn(&self) -> Vec<u64> {
         let mut list = held(&self.list);
         let next = list.next;
         let aged = std::mem::replace(&mut list.aged, next);
+        let closed = std::mem::take(&mut list.closed);
         let failing = held(&self.failing);
-        list.files.range(..aged).map(|(_, file)| *file).filter(|file| !failing.contains_key(file)).collect()
+        let is_due = |number: &u64| *number < aged || closed.contains(number);
+        let due = list.files.iter().filter(|(number, _)| is_due(*number)).map(|(_, file)| *file);
+        due.filter(|file| !failing.contains_key(file)).collect()
     }
 
     /// A file could not be written.
@@ -526,7 +540,8 @@ impl Volume {
             // Whoever opens it looks at the record afterwards.
             let look = self.store.look([keys::shard(number)], |view| {
                 let is_unnamed = judge::record(view, number)?.is_some_and(|record| record.links == 0);
-                if is_unnamed && self.open.handles(number) == 0 {
+                let is_used = self.open.handles(number) > 0 || self.remembered.has_left(number);
+                if is_unnamed && !is_used {
                     self.drop_delayed(&file);
                 }
                 Ok(())

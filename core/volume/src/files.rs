@@ -1,5 +1,7 @@
 //! The volume as front ends see it.
 
+use std::sync::Weak;
+
 use futures_util::future::join;
 use holdfast_device::{Durability, IoSlice};
 use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor};
@@ -15,8 +17,8 @@ use crate::open_files::{File, Handle, Left, Stamped, Use};
 use crate::record::Record;
 use crate::removal;
 use crate::service::{
-    Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
-    ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
+    Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remembers,
+    Remove, Rename, ReparsePoint, SecurityParts, Seek, SetAttributes, SetMode, Stream, Usage,
 };
 use crate::store::{held, zones_left};
 use crate::volume::{ROOT, Volume, directory_of, put_record, record_of};
@@ -64,6 +66,9 @@ impl Volume {
         let written = if is_replaced { Box::pin(self.write_back(file.id.number)).await } else { Ok(()) };
         // What waits takes the times along.
         let is_waiting = !held(&file.state).delayed.is_empty();
+        if is_waiting && handle.mode.write {
+            self.waiting.note_closed(&held(&file.state).delayed);
+        }
         let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
         written.and(logged)
     }
@@ -303,6 +308,22 @@ impl FileService for Volume {
 
     async fn open(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
         self.open_file(caller, id, mode).await
+    }
+
+    fn remember(&self, who: Weak<dyn Remembers>) {
+        self.note_who_remembers(who);
+    }
+
+    fn removals(&self) -> u64 {
+        self.count_removals()
+    }
+
+    fn is_left(&self, id: FileId) -> bool {
+        self.remembered.has_left(id.number)
+    }
+
+    async fn forgotten(&self, id: FileId) -> Result<(), VolumeError> {
+        self.end_left(id).await
     }
 
     fn unbuffered(&self, handle: Handle) -> Handle {
@@ -550,6 +571,12 @@ impl Volume {
         };
         let until = if how == Flush::All { self.store.last() } else { logged };
         self.sync_until(until, written).await
+    }
+
+    /// Makes all durable that was answered and does not wait in memory.
+    pub(crate) async fn sync_answered(&self) -> Result<(), VolumeError> {
+        let written = self.store.data.written();
+        self.sync_until(self.store.last(), written).await
     }
 
     /// Makes changes and data writes durable, both at once.

@@ -31,6 +31,11 @@ impl Volume {
 
     /// Sets the length of a file whose data is locked alone.
     pub(crate) async fn set_length_locked(&self, file: &File, size: u64) -> Result<(), VolumeError> {
+        self.set_length_for(file, size, Need::More).await
+    }
+
+    /// The same; `growth` is what a larger one may use of the room for metadata.
+    pub(crate) async fn set_length_for(&self, file: &File, size: u64, growth: Need) -> Result<(), VolumeError> {
         if size > MAX_FILE_BYTES {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
         }
@@ -57,7 +62,7 @@ impl Volume {
         let is_cut = is_shorter && !is_inline;
         let now = self.now();
         let (id, end) = (file.id, size.div_ceil(BLOCK_BYTES));
-        let need = if size > before { Need::More } else { Need::Less };
+        let need = if size > before { growth } else { Need::Less };
         let trees = [keys::shard(id.number), DEFERRED_TREE];
         let ((facts, is_left), logged) = self
             .change_length(&trees, need, |view, most| {
@@ -96,7 +101,7 @@ impl Volume {
         mut attempt: impl FnMut(&mut View<'_>, usize) -> Result<T, Stop>,
     ) -> Result<(T, u64), VolumeError> {
         match need {
-            Need::More => self.store.change(trees, need, |view| attempt(view, EXTENTS_AT_ONCE)).await,
+            Need::More | Need::Own => self.store.change(trees, need, |view| attempt(view, EXTENTS_AT_ONCE)).await,
             Need::Less | Need::Least | Need::Sure | Need::Replayed => self.give_back(trees, attempt).await,
         }
     }

@@ -20,7 +20,7 @@
 //!  extents.rs     the extents of a file                        open_files.rs   files that are open
 //!  block_object.rs  a file as a disk                           blocks.rs       whole blocks of files
 //!  objects.rs     files that are disks                        overwrite.rs    data written over where it lies
-//!  left_handles.rs  handles that nobody closes
+//!  left_handles.rs  handles that nobody closes               remembered.rs   files without a name that somebody knows
 //!  paths.rs       all names of a file
 //!  mappings.rs    extents that were looked up, kept
 //!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
@@ -132,6 +132,7 @@ mod reinherit;
 mod relocate;
 mod relocate_shared;
 mod remake;
+mod remembered;
 mod removal;
 mod repair;
 mod reparse;

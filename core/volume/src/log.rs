@@ -198,6 +198,12 @@ impl Log {
         }
     }
 
+    /// Whether all transactions up to one are durable.
+    #[cfg(test)]
+    pub fn is_synced(&self, until: u64) -> bool {
+        self.pending().durable >= until
+    }
+
     /// Whether no record in the log proves one of these blocks.
     pub fn is_settled(&self, place: u64, blocks: u64) -> bool {
         !self.unsettled.has(place, blocks)

@@ -308,7 +308,8 @@ impl Volume {
                 }
                 self.touch(&mut directory, now);
                 put_record(view, dir.number, &directory)?;
-                self.unlink(view, found.entry.child, child, (dir.number, found.slot, &found.entry.name), (now, most))
+                let gone = (dir.number, found.slot, &found.entry.name[..]);
+                self.unlink(view, caller, (found.entry.child, child), gone, (now, most))
             })
             .await?;
         self.finish_removal(removed).await
@@ -318,8 +319,8 @@ impl Volume {
     fn unlink(
         &self,
         view: &mut View<'_>,
-        id: FileId,
-        mut record: Record,
+        caller: &Caller,
+        (id, mut record): (FileId, Record),
         (parent, slot, name): (u64, u64, &[u8]),
         (now, most): (Time, usize),
     ) -> Result<Removed, Stop> {
@@ -334,7 +335,13 @@ impl Volume {
             record.links = record.links.saturating_sub(1);
         }
         if record.links == 0 {
-            return removal::bury(view, &self.open, id, record, most);
+            let is_left = if caller.keeps_unnamed {
+                self.remembered.leave(id)
+            } else {
+                self.remembered.note_removal();
+                false
+            };
+            return removal::bury(view, &self.open, (id, is_left), record, most);
         }
         drop_link(view, id.number, &mut record, parent, slot, name)?;
         record.quota_tree = self.tree_left(view, id.number, &record)?;
@@ -354,7 +361,11 @@ impl Volume {
         let trees = [keys::shard(from.0.number), keys::shard(to.0.number)];
         let now = self.now();
         // A name that takes another's place needs no more room than that had.
-        let replaces = mode == Rename::Replace && self.lookup_name(caller, to.0, to.1).await?.is_some();
+        let replaces = mode.replaces() && self.lookup_name(caller, to.0, to.1).await?.is_some();
+        let whiteout = match mode {
+            Rename::Whiteout { .. } => Some(self.draw_id(from.0.number, false).await?),
+            Rename::Replace | Rename::NoReplace | Rename::Exchange => None,
+        };
         // Nobody finds less under a name than was there before, whenever power fails.
         let is_exchange = mode == Rename::Exchange;
         for (dir, name) in [(replaces || is_exchange).then_some(from), is_exchange.then_some(to)].into_iter().flatten()
@@ -363,12 +374,13 @@ impl Volume {
                 Box::pin(self.write_back(moved.id.number)).await?;
             }
         }
-        let (removed, _) = if replaces {
-            self.give_back(&trees, |view, most| self.rename_in(view, caller, from, to, mode, (now, most))).await?
+        let how = (mode, whiteout);
+        let (removed, _) = if replaces && whiteout.is_none() {
+            self.give_back(&trees, |view, most| self.rename_in(view, caller, from, to, how, (now, most))).await?
         } else {
             let most = removal::KEYS_AT_ONCE;
             self.store
-                .change(trees, Need::More, |view| self.rename_in(view, caller, from, to, mode, (now, most)))
+                .change(trees, Need::More, |view| self.rename_in(view, caller, from, to, how, (now, most)))
                 .await?
         };
         self.finish_removal(removed).await
@@ -380,7 +392,7 @@ impl Volume {
         caller: &Caller,
         (from, name): (FileId, &[u8]),
         (to, new_name): (FileId, &[u8]),
-        mode: Rename,
+        (mode, whiteout): (Rename, Option<FileId>),
         (now, most): (Time, usize),
     ) -> Result<Removed, Stop> {
         let old_directory = directory_of(view, from)?;
@@ -398,10 +410,10 @@ impl Volume {
         if let Some(there) = &there {
             let replaced = record_of(view, there.entry.child)?;
             access::allow_removal(view, caller, &new_directory, &replaced)?;
-            if mode == Rename::Replace && there.entry.child != id {
+            if mode.replaces() && there.entry.child != id {
                 access::allow_change(caller, &replaced)?;
             }
-            if mode == Rename::NoReplace {
+            if mode.needs_free() {
                 return refuse(ErrorKind::Exists, "the name is taken");
             }
             if there.entry.child == id {
@@ -433,9 +445,11 @@ impl Volume {
                 let replaced = record_of(view, there.entry.child)?;
                 self.count(view, to, -1, replaced.is_directory(), now)?;
                 let gone = (to.number, there.slot, &there.entry.name[..]);
-                (there.slot, self.unlink(view, there.entry.child, replaced, gone, (now, most))?)
+                (there.slot, self.unlink(view, caller, (there.entry.child, replaced), gone, (now, most))?)
             }
-            None if from == to && self.names.bucket(new_name).contains(&moved.slot) => (moved.slot, Removed::Nothing),
+            None if whiteout.is_none() && from == to && self.names.bucket(new_name).contains(&moved.slot) => {
+                (moved.slot, Removed::Nothing)
+            }
             None => (self.free_slot(view, to.number, new_name)?, Removed::Nothing),
         };
         need_for(view, new_name)?;
@@ -448,7 +462,32 @@ impl Volume {
         record.quota_tree = tree;
         (record.changed, record.change) = (now, self.next_change());
         put_record(view, id.number, &record)?;
+        if let Some(whiteout) = whiteout {
+            self.put_whiteout(view, caller, (from, &moved), whiteout, now)?;
+        }
         Ok(removed)
+    }
+
+    /// Puts a whiteout where a name was that moved.
+    fn put_whiteout(
+        &self,
+        view: &mut View<'_>,
+        caller: &Caller,
+        (dir, moved): (FileId, &Found),
+        id: FileId,
+        now: Time,
+    ) -> Result<(), Stop> {
+        let (directory, name) = (directory_of(view, dir)?, &moved.entry.name);
+        access::allow_adding(view, caller, &directory, false)?;
+        view.enforce(caller.limits());
+        let new = NewFile { kind: FileKind::CharDevice(0), mode: 0, target: &[] };
+        let mut record = self.new_record(caller, &directory, &new, id);
+        self.secure_new(view, caller, &directory, &mut record, None)?;
+        record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.clone() };
+        let entry = DirectoryEntry { child: id, kind: new.kind, name: name.clone() };
+        view.put(keys::shard(dir.number), keys::entry(dir.number, moved.slot), entry.encode())?;
+        put_record(view, id.number, &record)?;
+        self.count(view, dir, 1, false, now)
     }
 
     fn exchange(

@@ -91,7 +91,9 @@ impl File {
         let state = held(&self.state);
         if !state.delayed.is_empty() {
             facts.size_bytes = state.size;
-            facts.allocated_bytes += state.delayed.promised * BLOCK_BYTES;
+            // The bytes of the record wait among the others.
+            let recorded = if state.delayed.recorded.1 { 0 } else { facts.allocated_bytes };
+            facts.allocated_bytes = recorded + state.delayed.promised * BLOCK_BYTES;
         }
         facts.accessed = state.accessed.map_or(facts.accessed, |time| time.max(facts.accessed));
         if let Some(modified) = state.modified {

@@ -17,7 +17,9 @@ use crate::capture::no_snapshot;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
 use crate::log::Log;
+use crate::open_files::{Handle, Use};
 use crate::page::NodeRef;
+use crate::service::{FileId, OpenMode};
 use crate::snapshots::Snapshot;
 use crate::store::{Settings, Store, held};
 use crate::superblock::{LogStart, Root};
@@ -70,6 +72,18 @@ impl Volume {
         Ok(view)
     }
 
+    /// Keeps a snapshot, whose view this is, from being destroyed until the answer is closed.
+    pub(crate) fn hold(&self, id: FileId) -> Result<Handle, VolumeError> {
+        let file = self.open.enter(id, Use::Handle);
+        // Whoever destroys it looks for uses behind that.
+        if let Err(ended) = self.store.check_ended() {
+            self.open.leave(&file, Use::Handle);
+            return Err(ended);
+        }
+        let mode = OpenMode { read: false, write: false, truncate: false };
+        Ok(Handle { file, mode, is_unbuffered: false })
+    }
+
     /// Has nobody read a snapshot any more, until what is answered is dropped: it was destroyed then, or could not be.
     pub(crate) fn end_view(&self, generation: u64) -> Result<Ending<'_>, VolumeError> {
         let mut views = held(&self.views);
@@ -80,7 +94,10 @@ impl Volume {
         view.store.ended.store(true, Ordering::SeqCst);
         if view.open.are_used() {
             view.store.ended.store(false, Ordering::SeqCst);
-            return Err(VolumeError::new(ErrorKind::Busy, "files of the snapshot are open: close them first"));
+            return Err(VolumeError::new(
+                ErrorKind::Busy,
+                "files or directories of the snapshot are open: close them first",
+            ));
         }
         views.known.remove(&generation);
         views.ending.insert(generation);

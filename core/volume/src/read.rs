@@ -215,7 +215,7 @@ impl Volume {
             check(view, &record)?;
             // A handle that is to come is counted already.
             let others = self.open.handles(id.number) - usize::from(whose == Use::Handle);
-            if record.links == 0 && others == 0 {
+            if record.links == 0 && others == 0 && !self.remembered.has_left(id.number) {
                 return refuse(ErrorKind::Stale, "the file does not exist any more");
             }
             Ok(record)

@@ -233,7 +233,11 @@ impl Record {
             gid: self.gid,
             links: self.links,
             size_bytes: self.size,
-            allocated_bytes: self.blocks.saturating_mul(holdfast_model::BLOCK_BYTES),
+            allocated_bytes: match &self.inline {
+                // Whoever archives a file that takes nothing takes it for a hole.
+                Some(bytes) => bytes.len() as u64,
+                None => self.blocks.saturating_mul(holdfast_model::BLOCK_BYTES),
+            },
             accessed: self.accessed,
             modified: self.modified,
             changed: self.changed,

@@ -6,7 +6,7 @@
 //!                                                             └─▶ no room for that: late, and tried again
 //! ```
 //!
-//! Invariants: a file without a name is open, or noted; opening a volume ends what is noted. What a full volume could not end
+//! Invariants: a file without a name is open, or known to somebody who has it stay, or noted; opening a volume ends what is noted. What a full volume could not end
 //! is tried again by the maintenance, and before others are refused for want of room.
 
 use crate::DEFERRED_TREE;
@@ -43,16 +43,16 @@ fn note(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// A file lost its last name. Up to `most` keys are taken out at once.
+/// A file lost its last name. Up to `most` keys are taken out at once, unless somebody who knows it has it stay (`is_left`).
 pub(crate) fn bury(
     view: &mut View<'_>,
     open: &OpenFiles,
-    id: FileId,
+    (id, is_left): (FileId, bool),
     record: Record,
     most: usize,
 ) -> Result<Removed, Stop> {
     let shard = keys::shard(id.number);
-    let is_open = open.is_used(id.number);
+    let is_open = is_left || open.is_used(id.number);
     let own = id.number.to_be_bytes();
     let all = view.range(shard, &own, &own, most + 1)?;
     if !is_open && all.len() <= most {
@@ -138,7 +138,8 @@ impl Volume {
                         keep(view, number)?;
                         return Ok(true);
                     }
-                    if !is_removed(view, number)? || self.open.get(number).is_some() {
+                    let is_kept = self.open.get(number).is_some() || self.remembered.has_left(number);
+                    if is_kept || !is_removed(view, number)? {
                         return Ok(true);
                     }
                     let from = keys::prefix(number, kind::RECORD + 1);

@@ -10,6 +10,8 @@
 //! Invariant: a request that is answered with an error changed nothing, except a change of room and a clone, which go on
 //! from the beginning of their range as far as they come.
 
+use std::sync::Weak;
+
 use bitflags::bitflags;
 use holdfast_device::IoSlice;
 use holdfast_identity::{AccessMask, Explanation, SecurityDescriptor};
@@ -115,7 +117,8 @@ pub struct Attributes {
     pub links: u32,
     /// Its length in bytes.
     pub size_bytes: u64,
-    /// Bytes of the device that its data takes.
+    /// Bytes of the device that its data takes; of data that its record carries, the bytes of that. Never 0 where there
+    /// is data.
     pub allocated_bytes: u64,
     /// When it was last read.
     pub accessed: Time,
@@ -188,6 +191,30 @@ pub enum Rename {
     NoReplace,
     /// Both change their names.
     Exchange,
+    /// Where the old name was, a character device of the number 0 is from then on, as file systems that lie over others
+    /// mark what is gone (`RENAME_WHITEOUT`).
+    Whiteout {
+        /// The other file loses the name; otherwise the request is refused.
+        replaces: bool,
+    },
+}
+
+impl Rename {
+    /// Whether a file that has the new name loses it.
+    pub fn replaces(self) -> bool {
+        matches!(self, Self::Replace | Self::Whiteout { replaces: true })
+    }
+
+    /// Whether the new name must be free.
+    pub fn needs_free(self) -> bool {
+        matches!(self, Self::NoReplace | Self::Whiteout { replaces: false })
+    }
+}
+
+/// Who knows files by more than their open handles, as a kernel does that keeps them in its memory.
+pub trait Remembers: Send + Sync {
+    /// Whether it knows a file. It answers at once, and asks no volume.
+    fn knows(&self, id: FileId) -> bool;
 }
 
 /// A name in a directory.
@@ -440,6 +467,38 @@ pub trait FileService: Send + Sync + 'static {
     /// `FILE_NO_INTERMEDIATE_BUFFERING`).
     fn unbuffered(&self, handle: Self::Handle) -> Self::Handle {
         handle
+    }
+
+    /// Has what a directory is of, such as a snapshot, stay as long as the answer is not [closed](Self::close); `None` where
+    /// it stays anyhow.
+    async fn hold_directory(&self, id: FileId) -> Result<Option<Self::Handle>, VolumeError> {
+        let _ = id;
+        Ok(None)
+    }
+
+    /// Has files that lose their last name stay for somebody who knows them, where the
+    /// [caller](Caller::keeps_unnamed) says so. Whoever does not know a file any more says that by
+    /// [`FileService::forgotten`].
+    fn remember(&self, who: Weak<dyn Remembers>) {
+        let _ = who;
+    }
+
+    /// How many files lost their last name so far, or were about to. Who learns of a file, and finds that this changed
+    /// meanwhile, looks at whether the file is still there: it may be gone without a look at who knows it.
+    fn removals(&self) -> u64 {
+        0
+    }
+
+    /// Whether a file has no name and stays because somebody knows it.
+    fn is_left(&self, id: FileId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// Somebody does not know a file any more, which may go now.
+    async fn forgotten(&self, id: FileId) -> Result<(), VolumeError> {
+        let _ = id;
+        Ok(())
     }
 
     /// Ends the use of an open file; its last clone must be closed rather than dropped.

@@ -34,6 +34,7 @@ use crate::open_files::OpenFiles;
 use crate::past::Views;
 use crate::quota::{KEY_COUNTED, Walks};
 use crate::record::{Link, Record};
+use crate::remembered::Remembered;
 use crate::service::{FileId, FileKind, FileService, Time};
 use crate::shrink::ShrinkNote;
 use crate::store::{Format, Settings, Store, held};
@@ -49,9 +50,9 @@ const MOST_RUNS_EVER: u64 = 1 << 56;
 /// Directories whose runs of ids are remembered.
 const MOST_RUNS: usize = 4096;
 /// How often it is looked for data that has waited for its place: it waits twice as long, at most.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After how many of those looks what was written is made durable although nobody asks.
-const LOOKS_TO_A_SYNC: u64 = 10;
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+/// After how many of those looks times of files are made durable, too, and what is left is tried again.
+const LOOKS_TO_A_SYNC: u64 = 12;
 /// After how many of those the log is begun anew.
 const SYNCS_TO_A_CHECKPOINT: u64 = 2;
 /// After how many of those room that was freed has rested.
@@ -108,6 +109,8 @@ pub struct Volume {
     pub(crate) objects: Arc<Objects>,
     /// Handles that nobody closes.
     pub(crate) left: LeftHandles,
+    /// Files without a name that stay because somebody knows them.
+    pub(crate) remembered: Remembered,
     /// Files that have data that waits for its place.
     pub(crate) waiting: Waiting,
     /// Files of which something is noted that there was no room to end.
@@ -292,6 +295,7 @@ impl Volume {
             open,
             objects: Arc::default(),
             left: LeftHandles::default(),
+            remembered: Remembered::default(),
             waiting: Waiting::default(),
             late: Mutex::default(),
             unclosed: Mutex::default(),
@@ -439,6 +443,10 @@ impl Volume {
             self.close_left().await;
             self.write_back_aged().await;
             _ = self.settle_journal_some(CUTS_AT_ONCE).await;
+            // What was written lasts within a second, although nobody asks.
+            if self.sync_answered().await.is_err() && self.failure().is_some() {
+                return;
+            }
             if !look.is_multiple_of(LOOKS_TO_A_SYNC) {
                 continue;
             }

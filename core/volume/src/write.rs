@@ -219,12 +219,21 @@ impl Volume {
         let segments = self.segments(file, offset, data, at, len, size).await?;
         let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let mut pieces = self.pieces(file, from, to).await?;
-        if offset < size && size < end && !size.is_multiple_of(BLOCK_BYTES) {
+        let mut is_apart = offset < size && size < end && !size.is_multiple_of(BLOCK_BYTES);
+        if is_apart {
             set_apart(&mut pieces, size / BLOCK_BYTES);
         }
         let (mut most, mut refusals) = (EXTENTS_AT_ONCE, 0);
         loop {
-            let mut targets = self.targets(file, &pieces, size, Room::Free, most).await?;
+            let mut targets = match self.targets(file, &pieces, size, Room::Free, most).await {
+                // Where there is room for no more than the file has, that is what it is written to.
+                Err(error) if error.kind == ErrorKind::NoSpace && is_apart => {
+                    is_apart = false;
+                    pieces = self.pieces(file, from, to).await?;
+                    continue;
+                }
+                targets => targets?,
+            };
             let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
             let done = (reached * BLOCK_BYTES).min(end) - offset;
             let stored = self.store_targets(file, &segments, &mut targets, offset + done, may_prove).await;
@@ -638,9 +647,11 @@ impl Volume {
         let written = self.store.data.note();
         let new: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent.clone())).collect();
         let (id, now) = (file.id, self.now());
+        // Room that was set aside for a file is there for it, also on a full volume.
+        let need = if targets.iter().any(|target| target.is_new) { Need::More } else { Need::Own };
         let (size, logged) = self
             .store
-            .change([keys::shard(id.number), OWNER_TREE], Need::More, |view| {
+            .change([keys::shard(id.number), OWNER_TREE], need, |view| {
                 let mut record = record_of(view, id)?;
                 extents::replace(view, id.number, &mut record, from..to, &new)?;
                 record.inline = None;

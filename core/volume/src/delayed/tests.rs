@@ -571,3 +571,28 @@ fn what_takes_the_place_of_a_file_is_whole() {
         assert!(!is_renamed || !found.contains(&0), "{found:?}");
     }
 }
+
+#[test]
+fn what_is_written_lasts_within_a_second_although_nobody_asks() {
+    with(64 << 20, Settings::default(), async |world| {
+        let rest = async {
+            for round in 0..6u64 {
+                let handle = world.create(&format!("file {round}")).await;
+                world.write(&handle, 0, &vec![round as u8; 30_000 << (round % 3)]).await.expect("written");
+                if round % 2 == 0 {
+                    world.volume.close(handle.clone()).await.expect("closed");
+                }
+                world.clock.sleep(Duration::from_millis(137 * round)).await;
+                let handle = world.volume.open(&Caller::default(), handle.id(), OPEN).await.expect("opened");
+                world.write(&handle, 5, &[9; 7]).await.expect("written");
+                let (last, written) = (world.volume.store.last(), world.volume.store.data.written());
+                world.clock.sleep(Duration::from_secs(1)).await;
+                assert_eq!(world.waits(), 0, "round {round}: all has its place");
+                let is_there = world.volume.store.data.is_flushed(written) && world.volume.store.log.is_synced(last);
+                assert!(is_there, "round {round}: it is durable");
+            }
+            world.volume.closing.raise();
+        };
+        join(world.volume.clone().maintain(world.clock.clone()), rest).await;
+    });
+}

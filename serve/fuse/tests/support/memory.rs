@@ -210,7 +210,7 @@ impl FileService for Memory {
             return Err(error(ErrorKind::Invalid));
         }
         match (known, mode) {
-            (Some(_), Rename::NoReplace) => return Err(error(ErrorKind::Exists)),
+            (Some(_), mode) if mode.needs_free() => return Err(error(ErrorKind::Exists)),
             (None, Rename::Exchange) => return Err(error(ErrorKind::NotFound)),
             (Some(known), _) if known == moved => return Ok(()),
             (Some(known), Rename::Exchange) => {
@@ -223,7 +223,7 @@ impl FileService for Memory {
                 state.enter(to.0.number, to.1, moved);
                 return Ok(());
             }
-            (Some(known), Rename::Replace) => {
+            (Some(known), _) => {
                 match (is_directory(&state, moved), &state.known(known).node) {
                     (true, Node::Directory(directory)) if !directory.names.is_empty() => {
                         return Err(error(ErrorKind::NotEmpty));
@@ -239,6 +239,11 @@ impl FileService for Memory {
         }
         state.take(from.0.number, from.1);
         state.enter(to.0.number, to.1, moved);
+        if matches!(mode, Rename::Whiteout { .. }) {
+            let new = NewFile { kind: FileKind::CharDevice(0), mode: 0, target: &[] };
+            let number = state.add_file(&Caller::default(), from.0, &new)?;
+            state.enter(from.0.number, from.1, number);
+        }
         Ok(())
     }
 
