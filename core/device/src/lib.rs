@@ -24,6 +24,7 @@ pub mod file;
 mod hints;
 mod integrity;
 mod io;
+pub mod loop_device;
 pub mod reactor;
 mod signal;
 pub mod sim;

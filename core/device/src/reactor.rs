@@ -24,6 +24,7 @@
 mod clock;
 mod core;
 mod cpu_latency;
+pub mod fuse_node;
 pub mod fuse_ring;
 pub mod message_device;
 pub mod net;

@@ -48,6 +48,8 @@ pub(crate) struct Answer {
     pub(crate) nodes: SmallVec<[u64; 1]>,
     /// The open file that it names.
     pub(crate) handle: Option<(u64, u64)>,
+    /// The open directory that it names.
+    pub(crate) directory: Option<u64>,
 }
 
 /// What an operation comes to.
@@ -55,7 +57,7 @@ pub(crate) type Answered = Result<Answer, Errno>;
 
 impl Answer {
     pub(crate) fn new(body: Body) -> Self {
-        Self { body, nodes: SmallVec::new(), handle: None }
+        Self { body, nodes: SmallVec::new(), handle: None, directory: None }
     }
 
     pub(crate) fn nothing() -> Self {
@@ -71,6 +73,11 @@ impl Answer {
 
     pub(crate) fn with_node(mut self, node: u64) -> Self {
         self.nodes.push(node);
+        self
+    }
+
+    pub(crate) fn with_directory(mut self, number: u64) -> Self {
+        self.directory = Some(number);
         self
     }
 

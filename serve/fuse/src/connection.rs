@@ -15,10 +15,11 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use futures_util::future::{Either, select};
@@ -26,14 +27,15 @@ use holdfast_device::reactor::clock;
 use holdfast_device::reactor::message_device::MessageDevice;
 use holdfast_device::reactor::{spawn_local, yield_now};
 use holdfast_device::{Clock, IoSlice, Signal};
-use holdfast_volume::service::FileService;
+use holdfast_volume::service::{FileId, FileService};
 use smallvec::SmallVec;
 
-use crate::answer::{Body, Errno, Way, send};
+use crate::answer::{Answer, Body, Errno, Way, send};
 use crate::counters::Counters;
 use crate::handles::Handles;
 use crate::interrupts::Interrupts;
 use crate::leaving::Leaving;
+use crate::mapped::Mapped;
 use crate::nodes::Nodes;
 use crate::open_file::OpenFile;
 use crate::opens::{Client, Opens};
@@ -52,6 +54,9 @@ pub(crate) struct Connection<S: FileService> {
     pub(crate) service: Arc<S>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) handles: Handles<Arc<OpenFile<S::Handle>>>,
+    /// Directories whose listings need what they are of to stay.
+    pub(crate) directories: Handles<S::Handle>,
+    pub(crate) mapped: Mapped,
     /// What it is in the table of opens.
     pub(crate) client: Client,
     pub(crate) interrupts: Interrupts,
@@ -76,8 +81,8 @@ pub(crate) struct Life {
     pub(crate) ended: Arc<Signal>,
     /// The version of a kernel that is too old.
     pub(crate) refused: OnceLock<(u32, u32)>,
-    /// Capabilities that were agreed on.
-    agreed: OnceLock<u64>,
+    /// Capabilities that were agreed on, and the minor version.
+    agreed: OnceLock<(u64, u32)>,
     /// For notifications, as long as the connection lives.
     pub(crate) notify: Mutex<Option<Arc<OwnedFd>>>,
     /// Reactors that serve.
@@ -96,16 +101,32 @@ impl Life {
 
     /// Whether both sides agreed on a capability.
     pub(crate) fn has_agreed(&self, capability: u64) -> bool {
-        self.agreed.get().is_some_and(|flags| flags & capability != 0)
+        self.agreed.get().is_some_and(|(flags, _)| flags & capability != 0)
+    }
+
+    /// The version of the protocol that both sides speak.
+    pub(crate) fn minor(&self) -> u32 {
+        self.agreed.get().map_or(0, |(_, minor)| *minor)
     }
 }
 
 impl<S: FileService> Connection<S> {
-    pub(crate) fn new(service: Arc<S>, opens: Opens, settings: &MountSettings, life: Arc<Life>) -> Self {
+    pub(crate) fn new(
+        service: Arc<S>,
+        opens: Opens,
+        directory: &Path,
+        settings: &MountSettings,
+        life: Arc<Life>,
+    ) -> Self {
+        let nodes = Arc::new(Nodes::new(service.root()));
+        let known: Weak<Nodes> = Arc::downgrade(&nodes);
+        service.remember(known);
         Self {
-            nodes: Arc::new(Nodes::new(service.root())),
+            nodes,
             service,
             handles: Handles::default(),
+            directories: Handles::default(),
+            mapped: Mapped::new(directory),
             client: Client::new(opens, settings.honours_denials),
             interrupts: Interrupts::default(),
             leaving: Leaving::default(),
@@ -134,8 +155,17 @@ impl<S: FileService> Connection<S> {
             self.life.stop.raise();
             return Err(Errno(EPROTO));
         };
-        let _ = self.life.agreed.set(agreed.flags);
+        let _ = self.life.agreed.set((agreed.flags, agreed.minor));
         Ok(agreed.encode())
+    }
+
+    /// The kernel knows a file no more. One without a name may go then.
+    pub(crate) async fn forgotten(&self, id: FileId) {
+        if self.service.is_left(id)
+            && let Err(error) = self.service.forgotten(id).await
+        {
+            tracing::warn!("file {} lost its last name and cannot be removed yet: {error}", id.number);
+        }
     }
 
     /// The last reactor that served closes what is open.
@@ -148,6 +178,14 @@ impl<S: FileService> Connection<S> {
             if let Err(error) = self.service.close(handle).await {
                 tracing::warn!("a file that was open when its mount ended could not be closed: {error}");
             }
+        }
+        for directory in self.directories.drain() {
+            if let Err(error) = self.service.close(directory).await {
+                tracing::warn!("a directory that was open when its mount ended could not be closed: {error}");
+            }
+        }
+        for id in self.nodes.drain() {
+            self.forgotten(id).await;
         }
         if let Err(error) = self.service.sync().await {
             tracing::warn!("a volume could not be made durable when its mount ended: {error}");
@@ -258,17 +296,28 @@ impl<S: FileService> Channel<S> {
         spawn_local(self.clone().attend(header, message, payload, way));
     }
 
+    /// The kernel forgets a file.
+    fn forget_node(self: &Rc<Self>, node: u64, lookups: u64) {
+        let gone = self.connection.nodes.forget(node, lookups);
+        let Some(id) = gone.filter(|id| self.connection.service.is_left(*id)) else { return };
+        self.under_way.set(self.under_way.get() + 1);
+        let channel = self.clone();
+        spawn_local(async move {
+            channel.connection.forgotten(id).await;
+            channel.leave();
+        });
+    }
+
     async fn attend(self: Rc<Self>, header: Header, message: Message, payload: Option<IoSlice>, way: Way) {
         self.serve(&header, &message, payload, way).await;
         self.leave();
     }
 
-    fn forget(&self, message: &[u8]) {
-        let nodes = &self.connection.nodes;
+    fn forget(self: &Rc<Self>, message: &[u8]) {
         match request::parse(message) {
-            Ok((header, Operation::Forget { lookups })) => nodes.forget(header.node, lookups),
+            Ok((header, Operation::Forget { lookups })) => self.forget_node(header.node, lookups),
             Ok((_, Operation::BatchForget(forgets))) => {
-                forgets.for_each(|(node, lookups)| nodes.forget(node, lookups));
+                forgets.for_each(|(node, lookups)| self.forget_node(node, lookups));
             }
             _ => tracing::warn!("the kernel forgets files in a way that this server does not know"),
         }
@@ -286,7 +335,7 @@ impl<S: FileService> Channel<S> {
         match answered {
             Ok(answer) => {
                 if !send(&self.device, &way, header.unique, 0, &answer.body) {
-                    Box::pin(self.take_back(&answer.nodes, answer.handle)).await;
+                    Box::pin(self.take_back(&answer)).await;
                 }
                 if header.opcode == INIT && self.connection.life.agreed.get().is_some() {
                     self.connection.life.begun.raise();
@@ -300,11 +349,23 @@ impl<S: FileService> Channel<S> {
     }
 
     /// Nobody knows what an answer named.
-    async fn take_back(&self, nodes: &[u64], handle: Option<(u64, u64)>) {
-        if let Some((node, number)) = handle {
+    async fn take_back(&self, answer: &Answer) {
+        if let Some((node, number)) = answer.handle {
             let _ = self.close(node, number).await;
         }
-        nodes.iter().for_each(|node| self.connection.nodes.forget(*node, 1));
+        if let Some(number) = answer.directory {
+            let _ = self.let_directory_go(number).await;
+        }
+        self.take_back_nodes(&answer.nodes).await;
+    }
+
+    /// The kernel does not learn of nodes that were counted for it.
+    pub(crate) async fn take_back_nodes(&self, nodes: &[u64]) {
+        for node in nodes {
+            if let Some(id) = self.connection.nodes.forget(*node, 1) {
+                self.connection.forgotten(id).await;
+            }
+        }
     }
 
     /// Closes the open file of a number.
@@ -312,6 +373,9 @@ impl<S: FileService> Channel<S> {
         let file = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
         if Handles::<Arc<OpenFile<S::Handle>>>::is_direct(number) {
             self.connection.nodes.close_direct(node);
+        }
+        if file.may_hide {
+            self.connection.nodes.close_hiding(node);
         }
         self.unlock_all(node, &file);
         self.unseat(&file.seat).await;

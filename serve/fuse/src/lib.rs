@@ -12,9 +12,11 @@
 //!                          │     ├─ handles   open files, each an open_file       (no I/O)
 //!                          │     └─ opens     the table that all protocols share  (no I/O)
 //!                          ├─ waits        requests that wait for others; interrupts, leaving
+//!                          ├─ mapped       what programs wrote to mapped memory, written back
 //!                          ├─ deletions    files that go with their last close
 //!                          └─ answer       what goes back
 //!   protocol            the numbers and records of the wire                       (no I/O)
+//!   named_device        a block device to mount, so that `sync` is passed on
 //!   notify              what the kernel keeps is not true any more
 //!   holders             who uses a mount                               (reads /proc)
 //!   groups              which groups who asks is of                    (reads /proc)
@@ -36,8 +38,10 @@ mod handles;
 mod holders;
 mod interrupts;
 mod leaving;
+mod mapped;
 mod mount;
 mod mounted;
+mod named_device;
 mod nodes;
 mod notify;
 mod open_file;

@@ -16,11 +16,13 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::FuseError;
 use crate::holders::holders;
+use crate::named_device::NamedDevice;
 use crate::protocol::init::MAX_PAYLOAD_BYTES;
 use crate::settings::MountSettings;
 
-/// The type of the mount, as `mount` shows it.
+/// The type of the mount, as `mount` shows it, and that of one on a block device.
 const TYPE: &str = "fuse.holdfast";
+const BLOCK_TYPE: &str = "fuseblk.holdfast";
 /// Mounts over each other that are cleared away at most.
 const MOST_DEAD: usize = 16;
 /// Names in a directory that a refusal tells.
@@ -43,12 +45,35 @@ pub(crate) struct Mount {
     source: String,
 }
 
+impl Mount {
+    /// Whether a volume is mounted.
+    fn is_ours(&self) -> bool {
+        [TYPE, BLOCK_TYPE].contains(&self.kind.as_str())
+    }
+}
+
+/// What is mounted, and where.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) directory: PathBuf,
+    /// As `mount` shows it.
+    pub(crate) source: String,
+    pub(crate) named: Option<NamedDevice>,
+    /// The kernel's device, opened several times.
+    pub(crate) devices: Vec<OwnedFd>,
+}
+
+/// The block device that is to be mounted, where that is of use and can be had.
+fn named_device(settings: &MountSettings) -> Option<NamedDevice> {
+    let made = NamedDevice::new(settings.names.as_deref()?, &settings.source);
+    made.unwrap_or_else(|error| {
+        tracing::info!("'sync' does not reach {}, as there is no block device for it: {error}", settings.source);
+        None
+    })
+}
+
 /// Mounts `directory`, and opens the kernel's device once for each of `readers`. The first is also for notifications.
-pub(crate) fn mount(
-    directory: &Path,
-    settings: &MountSettings,
-    readers: usize,
-) -> Result<(PathBuf, Vec<OwnedFd>), FuseError> {
+pub(crate) fn mount(directory: &Path, settings: &MountSettings, readers: usize) -> Result<Made, FuseError> {
     let directory = prepare(directory)?;
     if !settings.over_files {
         check_empty(&directory)?;
@@ -69,20 +94,37 @@ pub(crate) fn mount(
          max_read={MAX_PAYLOAD_BYTES}",
         device.as_raw_fd()
     );
-    let options = CString::new(options).expect("numbers have no zero byte");
-    let source = settings.source.replace('\0', "");
-    rustix::mount::mount(source.as_str(), &directory, TYPE, flags, options.as_c_str()).map_err(
-        |error| match error {
+    let mount = |source: &str, kind: &str, more: &str| {
+        let options = CString::new(format!("{options}{more}")).expect("numbers have no zero byte");
+        rustix::mount::mount(source, &directory, kind, flags, options.as_c_str())
+    };
+    let mut named = named_device(settings);
+    let mut source = settings.source.replace('\0', "");
+    if let Some(device) = &mut named {
+        let path = device.name().to_string_lossy().into_owned();
+        match mount(&path, BLOCK_TYPE, ",blksize=4096") {
+            Ok(()) => {
+                device.let_go();
+                source = path;
+            }
+            Err(error) => {
+                tracing::info!("'sync' does not reach {source}, as its block device is not mounted: {error}");
+                named = None;
+            }
+        }
+    }
+    if named.is_none() {
+        mount(&source, TYPE, "").map_err(|error| match error {
             Errno::PERM | Errno::ACCESS => FuseError::NotPermitted(directory.clone()),
             Errno::NODEV => FuseError::NoDevice(settings.device.clone()),
             _ => FuseError::io("cannot mount on", &directory, error),
-        },
-    )?;
+        })?;
+    }
     let clones = (0..readers).map(|_| message_device::open_fuse_clone(&settings.device, device.as_fd()));
     match clones.collect::<io::Result<Vec<_>>>() {
         Ok(mut devices) => {
             devices.insert(0, device);
-            Ok((directory, devices))
+            Ok(Made { directory, source, named, devices })
         }
         Err(error) => {
             let _ = rustix::mount::unmount(&directory, UnmountFlags::DETACH);
@@ -110,7 +152,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, FuseError> {
         // Links resolve without a look at what is mounted at their end.
         let dead = dead || is_dead(&path);
         match mounted_on(&path)? {
-            Some(found) if dead && found.kind == TYPE => {
+            Some(found) if dead && found.is_ours() => {
                 tracing::warn!("{} of {} has no server any more; unmounting it", path.display(), found.source);
                 rustix::mount::unmount(&path, UnmountFlags::DETACH)
                     .map_err(|error| FuseError::io("cannot unmount", &path, error))?;
@@ -143,7 +185,7 @@ fn check_empty(directory: &Path) -> Result<(), FuseError> {
 /// Whether what is mounted on a directory, the uppermost, is a volume of this name.
 pub(crate) fn is_there(directory: &Path, source: &str) -> bool {
     let found = mounted_on(directory).ok().flatten();
-    found.is_some_and(|mount| mount.kind == TYPE && mount.source == source)
+    found.is_some_and(|mount| mount.is_ours() && mount.source == source)
 }
 
 /// Whether a mount is there that nobody serves. The kernel may keep attributes; how full a mount is it asks each time.

@@ -21,7 +21,8 @@ use tokio::sync::oneshot;
 use crate::connection::{Channel, Connection, Life};
 use crate::counters::{Counters, MountStats, latencies};
 use crate::error::FuseError;
-use crate::mount::{is_dead, is_there, mount as mount_on, unmount, unmount_unused};
+use crate::mount::{Made, is_dead, is_there, mount as mount_on, unmount, unmount_unused};
+use crate::named_device::NamedDevice;
 use crate::nodes::Nodes;
 use crate::notify::Notifier;
 use crate::opens::Opens;
@@ -32,6 +33,7 @@ use crate::settings::MountSettings;
 pub struct Mounted {
     directory: PathBuf,
     source: String,
+    _named: Option<NamedDevice>,
     life: Arc<Life>,
     nodes: Arc<Nodes>,
     counters: Vec<Arc<Counters>>,
@@ -57,9 +59,9 @@ where
     }
     let (asked, used, readers) = (directory.to_owned(), settings.clone(), reactors.len());
     // One clone more than readers: the first descriptor is for notifications.
-    let (directory, mut devices) = blocking(move || mount_on(&asked, &used, readers)).await?;
+    let Made { directory, source, named, mut devices } = blocking(move || mount_on(&asked, &used, readers)).await?;
     let life = Arc::new(Life::new(devices.remove(0), readers));
-    let connection = Arc::new(Connection::new(service, opens, &settings, life.clone()));
+    let connection = Arc::new(Connection::new(service, opens, &directory, &settings, life.clone()));
     let mut counters = Vec::new();
     for (number, (reactor, device)) in reactors.iter().zip(devices).enumerate() {
         let (connection, own) = (connection.clone(), Arc::new(Counters::default()));
@@ -68,7 +70,7 @@ where
         reactor.spawn(move || Channel::run(connection, device, own, queues));
     }
     let nodes = connection.nodes.clone();
-    let mounted = Mounted { directory, source: settings.source, life, nodes, counters };
+    let mounted = Mounted { directory, source, _named: named, life, nodes, counters };
     match select(mounted.life.begun.wait(), mounted.life.ended.wait()).await {
         Either::Left(_) => Ok(mounted),
         Either::Right(_) => {

@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdfast_volume::service::{Attributes, FileId};
+use holdfast_volume::service::{Attributes, FileId, Remembers};
 
 use crate::protocol::constants::ROOT_ID;
 
@@ -34,6 +34,8 @@ struct Node {
     is_plain: bool,
     /// Open files that write past what the kernel keeps.
     direct: u32,
+    /// Open files through which programs may have the kernel keep what the service does not have.
+    hiding: u32,
     /// There was one since the kernel was last told to drop what it keeps.
     is_passed: bool,
     /// A directory that has no name any more: what it was. The service keeps it no longer; programs may have it open.
@@ -132,8 +134,16 @@ impl Nodes {
                 return number;
             }
         }
-        let node =
-            Node { id, lookups: 1, is_plain: false, direct: 0, is_passed: false, gone: None, owners: BTreeMap::new() };
+        let node = Node {
+            id,
+            lookups: 1,
+            is_plain: false,
+            direct: 0,
+            hiding: 0,
+            is_passed: false,
+            gone: None,
+            owners: BTreeMap::new(),
+        };
         if (ROOT_ID + 1..ODD).contains(&id.number) {
             match shard.entry(id.number) {
                 Entry::Vacant(vacant) => {
@@ -158,19 +168,31 @@ impl Nodes {
         number
     }
 
-    /// Takes back so many look-ups.
-    pub(crate) fn forget(&self, node: u64, lookups: u64) {
+    /// Takes back so many look-ups; answers the file that is not known any more with that.
+    pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<FileId> {
         if node >= ODD {
-            let Some(id) = lock(&self.odd).nodes.get(&node).map(|node| node.id) else { return };
+            let id = lock(&self.odd).nodes.get(&node).map(|node| node.id)?;
             let _shard = lock(self.shard(id.number));
             let mut odd = lock(&self.odd);
-            if forget_in(&mut odd.nodes, node, lookups) {
-                odd.numbers.remove(&id);
-                self.odd_count.fetch_sub(1, Ordering::Release);
-            }
+            let gone = forget_in(&mut odd.nodes, node, lookups)?;
+            odd.numbers.remove(&id);
+            self.odd_count.fetch_sub(1, Ordering::Release);
+            Some(gone)
         } else if node != ROOT_ID {
-            forget_in(&mut lock(self.shard(node)), node, lookups);
+            forget_in(&mut lock(self.shard(node)), node, lookups)
+        } else {
+            None
         }
+    }
+
+    /// Forgets all files; answers them.
+    pub(crate) fn drain(&self) -> Vec<FileId> {
+        let shards = self.shards.iter().flat_map(|shard| std::mem::take(&mut *lock(shard)).into_values());
+        let mut files: Vec<FileId> = shards.map(|node| node.id).collect();
+        let odd = std::mem::take(&mut *lock(&self.odd));
+        self.odd_count.store(0, Ordering::Release);
+        files.extend(odd.nodes.into_values().map(|node| node.id));
+        files
     }
 
     /// Whether a write to the file has nothing to take away from it.
@@ -200,6 +222,36 @@ impl Nodes {
     /// Such an open file is closed.
     pub(crate) fn close_direct(&self, node: u64) {
         self.with(node, |found| found.direct = found.direct.saturating_sub(1));
+    }
+
+    /// A file is opened so that programs may have the kernel keep what the service does not have; answers whether none was.
+    pub(crate) fn open_hiding(&self, node: u64) -> bool {
+        let count = |found: &mut Node| {
+            found.hiding += 1;
+            found.hiding == 1
+        };
+        self.with(node, count).unwrap_or(false)
+    }
+
+    /// Such an open file is closed.
+    pub(crate) fn close_hiding(&self, node: u64) {
+        self.with(node, |found| found.hiding = found.hiding.saturating_sub(1));
+    }
+
+    /// Whether the kernel may keep what the service does not have of a file.
+    pub(crate) fn may_hide(&self, node: u64) -> bool {
+        node != ROOT_ID && self.with(node, |found| found.hiding > 0).unwrap_or(false)
+    }
+
+    /// The nodes of which it may.
+    pub(crate) fn hiding(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut collect = |nodes: &HashMap<u64, Node>| {
+            found.extend(nodes.iter().filter(|(_, node)| node.hiding > 0).map(|(number, _)| *number));
+        };
+        self.shards.iter().for_each(|shard| collect(&lock(shard)));
+        collect(&lock(&self.odd).nodes);
+        found
     }
 
     /// What the kernel may keep of a file that is opened in another way.
@@ -256,15 +308,17 @@ impl Nodes {
     }
 }
 
-/// Whether that was the last look-up.
-fn forget_in(nodes: &mut HashMap<u64, Node>, number: u64, lookups: u64) -> bool {
-    let Entry::Occupied(mut known) = nodes.entry(number) else { return false };
-    known.get_mut().lookups = known.get().lookups.saturating_sub(lookups);
-    let gone = known.get().lookups == 0;
-    if gone {
-        known.remove();
+impl Remembers for Nodes {
+    fn knows(&self, id: FileId) -> bool {
+        self.known(id).is_some()
     }
-    gone
+}
+
+/// The file, if that was the last look-up.
+fn forget_in(nodes: &mut HashMap<u64, Node>, number: u64, lookups: u64) -> Option<FileId> {
+    let Entry::Occupied(mut known) = nodes.entry(number) else { return None };
+    known.get_mut().lookups = known.get().lookups.saturating_sub(lookups);
+    (known.get().lookups == 0).then(|| known.remove().id)
 }
 
 #[cfg(test)]

@@ -23,11 +23,13 @@ pub(crate) struct OpenFile<H> {
     pub(crate) seat: Seat,
     owners: Mutex<Owners>,
     has_flock: AtomicBool,
+    /// Whether programs may have the kernel keep what the service does not have, through it.
+    pub(crate) may_hide: bool,
 }
 
 impl<H: Clone> OpenFile<H> {
-    pub(crate) fn new(handle: H, seat: Seat) -> Self {
-        Self { handle, seat, owners: Mutex::default(), has_flock: AtomicBool::new(false) }
+    pub(crate) fn new(handle: H, seat: Seat, may_hide: bool) -> Self {
+        Self { handle, seat, owners: Mutex::default(), has_flock: AtomicBool::new(false), may_hide }
     }
 
     fn owners(&self) -> MutexGuard<'_, Owners> {

@@ -39,6 +39,7 @@ fn caller(header: &Header) -> Caller {
         groups: Groups::Asked(groups::read),
         asker: header.thread,
         is_checked: true,
+        keeps_unnamed: true,
         ..Caller::default()
     }
 }
@@ -92,24 +93,28 @@ impl<S: FileService> Channel<S> {
             Operation::Create { name, flags, mode } => Box::pin(self.create(header, name, flags, mode)).await,
             Operation::TmpFile { flags, mode } => Box::pin(self.create_unnamed(header, flags, mode)).await,
             Operation::Release { handle } => self.release(header, handle).await,
+            // Whoever makes the top directory durable means all that is below it.
+            Operation::FsyncDir { .. } if header.node == ROOT_ID => Box::pin(self.sync(Some(way))).await,
             Operation::Fsync { flags } | Operation::FsyncDir { flags } => {
                 Box::pin(self.make_durable(header, flags)).await
             }
             Operation::Fallocate { handle, offset, len, mode } => {
-                Box::pin(self.allocate(header, handle, (offset, len), mode)).await
+                Box::pin(self.allocate(header, way, handle, (offset, len), mode)).await
             }
-            Operation::Seek { handle, offset, whence } => Box::pin(self.seek(handle, offset, whence)).await,
-            Operation::CopyFileRange { ref copy, wide } => Box::pin(self.copy_range(header, copy, wide)).await,
+            Operation::Seek { handle, offset, whence } => {
+                Box::pin(self.seek(header, way, handle, offset, whence)).await
+            }
+            Operation::CopyFileRange { ref copy, wide } => Box::pin(self.copy_range(header, way, copy, wide)).await,
             Operation::Flush { handle, owner } => self.flush(header, handle, owner).await,
             Operation::GetLock(ref lock) => Box::pin(self.get_lock(header, lock)).await,
             Operation::SetLock { ref lock, waits } => Box::pin(self.set_lock(header, way, lock, waits)).await,
-            // Nothing is kept by handles of directories.
-            Operation::OpenDir => Ok(Answer::of(|writer| crate::protocol::reply::open(writer, 0, 0))),
-            Operation::ReleaseDir | Operation::Destroy => Ok(Answer::nothing()),
+            Operation::OpenDir => Box::pin(self.open_directory(header)).await,
+            Operation::ReleaseDir { handle } => Box::pin(self.release_directory(handle)).await,
+            Operation::Destroy => Ok(Answer::nothing()),
             Operation::ReadDir { offset, size, plus } => Box::pin(self.list(header, offset, size as usize, plus)).await,
             Operation::Access { mask } => Box::pin(self.access(header, mask)).await,
             Operation::StatFs => Box::pin(self.usage(header)).await,
-            Operation::SyncFs => Box::pin(self.sync()).await,
+            Operation::SyncFs => Box::pin(self.sync(None)).await,
             Operation::SetXattr { name, value, flags } => Box::pin(self.set_extended(header, name, value, flags)).await,
             Operation::GetXattr { name, size } => Box::pin(self.get_extended(header, name, size as usize)).await,
             Operation::ListXattr { size } => Box::pin(self.list_extended(header, size as usize)).await,

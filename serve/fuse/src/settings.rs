@@ -12,6 +12,9 @@ use std::time::Duration;
 pub struct MountSettings {
     /// What is mounted, as `mount` shows it.
     pub source: String,
+    /// Where names of block devices go, so that `sync` and `syncfs` reach the volume where the kernel passes them on: what is
+    /// mounted then is a device of the name of the source in there.
+    pub names: Option<PathBuf>,
     /// Nothing may be changed through the mount.
     pub read_only: bool,
     /// The directory may hold files, which the mount hides.
@@ -52,6 +55,7 @@ impl Default for MountSettings {
         let long = Duration::from_secs(24 * 3600);
         Self {
             source: "holdfast".into(),
+            names: None,
             read_only: false,
             over_files: false,
             no_suid: false,

@@ -92,6 +92,15 @@ impl<S: FileService> Channel<S> {
         self.wait_here(unique, poll).await
     }
 
+    /// Does what needs requests to be served meanwhile.
+    pub(crate) async fn outside<T>(&self, way: &Way, work: impl Future<Output = T>) -> Result<T, Ended> {
+        if !self.has_room_for(way) {
+            return Err(Ended::Refused);
+        }
+        let _aside = self.stand_aside(Some(way));
+        Ok(work.await)
+    }
+
     /// The same for a lock, which may be waited for longer than anything else.
     pub(crate) async fn wait_for_lock<T>(
         &self,

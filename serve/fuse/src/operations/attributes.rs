@@ -2,12 +2,12 @@
 
 use holdfast_opens::{Access, Act, Seat};
 use holdfast_volume::ErrorKind;
-use holdfast_volume::service::{Attributes, FileId, FileService, SetAttributes, SetTime, Time};
+use holdfast_volume::service::{Attributes, FileId, FileKind, FileService, SetAttributes, SetTime, Time};
 
 use super::caller;
 use super::gate::bytes;
 use super::privileges::without_privileges;
-use crate::answer::{Answer, Answered, Body, Errno};
+use crate::answer::{Answer, Answered, Body, Errno, Way};
 use crate::connection::Channel;
 use crate::protocol::constants::*;
 use crate::protocol::reply::{attributes_out, statx, usage};
@@ -38,13 +38,21 @@ impl<S: FileService> Channel<S> {
         }
     }
 
+    /// Facts as the kernel is told them: a file that the kernel may keep data of takes some room, as whoever is told that it
+    /// takes none takes all of it for a hole.
+    pub(super) fn told(&self, node: u64, found: Attributes) -> Attributes {
+        let is_hole = found.kind == FileKind::Regular && found.size_bytes > 0 && found.allocated_bytes == 0;
+        let allocated_bytes = if is_hole && self.connection.nodes.may_hide(node) { 1 } else { found.allocated_bytes };
+        Attributes { allocated_bytes, ..found }
+    }
+
     pub(super) async fn get_attributes(&self, header: &Header) -> Answered {
-        let found = self.facts(header).await?;
+        let found = self.told(header.node, self.facts(header).await?);
         Ok(Answer::of(|writer| attributes_out(writer, &found, &self.connection.timeouts)))
     }
 
     pub(super) async fn get_extended_attributes(&self, header: &Header) -> Answered {
-        let found = self.facts(header).await?;
+        let found = self.told(header.node, self.facts(header).await?);
         Ok(Answer::of(|writer| statx(writer, &found, &self.connection.timeouts)))
     }
 
@@ -103,7 +111,7 @@ impl<S: FileService> Channel<S> {
         if given(FATTR_MODE) {
             self.connection.nodes.set_plain(header.node, false);
         }
-        let found = self.service().set(&caller(header), id, &set).await?;
+        let found = self.told(header.node, self.service().set(&caller(header), id, &set).await?);
         Ok(Answer::of(|writer| attributes_out(writer, &found, &self.connection.timeouts)))
     }
 
@@ -122,7 +130,12 @@ impl<S: FileService> Channel<S> {
         Ok(Answer::of(|writer| usage(writer, &found, NAME_BYTES)))
     }
 
-    pub(super) async fn sync(&self) -> Answered {
+    /// Makes all durable that was answered, and what programs wrote to mapped memory before. With `sync` the kernel has
+    /// written that back itself.
+    pub(super) async fn sync(&self, way: Option<&Way>) -> Answered {
+        if let Some(way) = way {
+            self.write_back_all_mapped(way).await?;
+        }
         self.service().sync().await?;
         Ok(Answer::nothing())
     }

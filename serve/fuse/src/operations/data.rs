@@ -12,9 +12,10 @@ use rustix::fs::OFlags;
 
 use super::caller;
 use super::gate::bytes;
-use crate::answer::{Answer, Answered, Body, Errno};
+use crate::answer::{Answer, Answered, Body, Errno, Way};
 use crate::connection::Channel;
 use crate::nodes::Keep;
+use crate::notify::Notifier;
 use crate::open_file::OpenFile;
 use crate::opens::access;
 use crate::protocol::constants::*;
@@ -75,15 +76,32 @@ impl<S: FileService> Channel<S> {
     pub(super) fn number(&self, node: u64, handle: S::Handle, seat: Seat, flags: u32) -> u64 {
         let asks_disks = has(flags, OFlags::DIRECT);
         let handle = if asks_disks { self.service().unbuffered(handle) } else { handle };
-        let is_direct = asks_disks && open_mode(flags).write;
+        let mode = open_mode(flags);
+        let is_direct = asks_disks && mode.write;
         if is_direct {
             self.connection.nodes.open_direct(node);
         }
-        self.connection.handles.insert(Arc::new(OpenFile::new(handle, seat)), is_direct)
+        let keeps_writes = self.connection.life.has_agreed(INIT_WRITEBACK_CACHE);
+        // What is mapped to be written is open for both.
+        let may_hide = mode.write && (mode.read || keeps_writes);
+        if may_hide && self.connection.nodes.open_hiding(node) {
+            self.tell_no_hole(node);
+        }
+        self.connection.handles.insert(Arc::new(OpenFile::new(handle, seat, may_hide)), is_direct)
+    }
+
+    /// Has the kernel not rely on attributes by which a file is one hole.
+    fn tell_no_hole(&self, node: u64) {
+        if let Some(id) = self.connection.nodes.file(node) {
+            Notifier::new(self.connection.nodes.clone(), &self.connection.life).attributes_changed(id);
+        }
     }
 
     pub(super) async fn open(&self, header: &Header, flags: u32, open_flags: u32) -> Answered {
         let id = self.subject(header)?;
+        if let Some(own) = self.own_open(header.thread) {
+            return Ok(own);
+        }
         let mode = open_mode(flags);
         if mode.truncate {
             self.drop_privileges(header, open_flags & OPEN_KILL_SUIDGID != 0).await?;
@@ -115,7 +133,9 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn release(&self, header: &Header, number: u64) -> Answered {
-        self.close(header.node, number).await?;
+        if !self.is_own_open(number) {
+            self.close(header.node, number).await?;
+        }
         Ok(Answer::nothing())
     }
 
@@ -166,7 +186,14 @@ impl<S: FileService> Channel<S> {
         Ok(Answer::nothing())
     }
 
-    pub(super) async fn allocate(&self, header: &Header, number: u64, range: (u64, u64), mode: u32) -> Answered {
+    pub(super) async fn allocate(
+        &self,
+        header: &Header,
+        way: &Way,
+        number: u64,
+        range: (u64, u64),
+        mode: u32,
+    ) -> Answered {
         const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
         let keep_size = mode & FALLOC_KEEP_SIZE != 0;
         let how = match mode {
@@ -182,16 +209,21 @@ impl<S: FileService> Channel<S> {
         let done = self.service().allocate(&file.handle, range.0, range.1, how).await;
         self.after(&file.seat, act, self.now()).await;
         drop(file);
+        if done.is_err() && !matches!(how, Allocate::Reserve { .. }) {
+            // It may have come to a part of the range, and the kernel keeps what was there.
+            self.drop_pages(way, header.node).await;
+        }
         done?;
         Ok(Answer::nothing())
     }
 
-    pub(super) async fn seek(&self, number: u64, offset: u64, whence: u32) -> Answered {
+    pub(super) async fn seek(&self, header: &Header, way: &Way, number: u64, offset: u64, whence: u32) -> Answered {
         let what = match whence {
             SEEK_DATA => Seek::Data,
             SEEK_HOLE => Seek::Hole,
             _ => return Err(Errno(EINVAL)),
         };
+        self.write_back_mapped(way, header.node).await?;
         let file = self.open_file(number)?;
         self.before(None, &file.seat, Act::Read(None), self.now()).await?;
         let found = self.service().seek(&file.handle, offset, what).await;
@@ -204,10 +236,11 @@ impl<S: FileService> Channel<S> {
         }))
     }
 
-    pub(super) async fn copy_range(&self, header: &Header, copy: &Copy, wide: bool) -> Answered {
+    pub(super) async fn copy_range(&self, header: &Header, way: &Way, copy: &Copy, wide: bool) -> Answered {
         if copy.flags != 0 {
             return Err(Errno(EINVAL));
         }
+        self.write_back_mapped(way, header.node).await?;
         let (from, to) = (self.open_file(copy.from.0)?, self.open_file(copy.to.1)?);
         let len = copy.len.min(MOST_COPIED_BYTES);
         let act = Act::PosixWrite(bytes(copy.to.2, len)?);

@@ -48,6 +48,29 @@ impl Listing {
 }
 
 impl<S: FileService> Channel<S> {
+    /// Opens a directory. What it is of, as a snapshot, stays as long as it is open, where that could go.
+    pub(super) async fn open_directory(&self, header: &Header) -> Answered {
+        let held = self.service().hold_directory(self.subject(header)?).await?;
+        // Numbers begin behind that of those that hold nothing.
+        let number = held.map_or(0, |held| 1 + self.connection.directories.insert(held, false));
+        let answer = Answer::of(|writer| crate::protocol::reply::open(writer, number, 0));
+        Ok(if number == 0 { answer } else { answer.with_directory(number) })
+    }
+
+    pub(super) async fn release_directory(&self, number: u64) -> Answered {
+        self.let_directory_go(number).await?;
+        Ok(Answer::nothing())
+    }
+
+    /// A directory is not open any more.
+    pub(crate) async fn let_directory_go(&self, number: u64) -> Result<(), Errno> {
+        let held = number.checked_sub(1).and_then(|number| self.connection.directories.remove(number));
+        if let Some(held) = held {
+            self.service().close(held).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn list(&self, header: &Header, offset: u64, size: usize, plus: bool) -> Answered {
         let dir = self.subject(header)?;
         let size = size.min(crate::protocol::init::MAX_PAYLOAD_BYTES);
@@ -62,16 +85,42 @@ impl<S: FileService> Channel<S> {
                 return Ok(listing.finish());
             }
         }
+        let removals = self.service().removals();
         let cursor = if offset <= BEHIND_PARENT { 0 } else { offset };
         let usual = dirent_bytes(USUAL_NAME_BYTES) + if plus { ENTRY_BYTES } else { 0 };
         let most = size.div_ceil(usual);
         for found in self.service().list(&caller(header), dir, cursor, most, plus).await? {
             if found.cursor <= BEHIND_PARENT {
                 tracing::error!("a listing has the cursor {}, which stands for another place", found.cursor);
-                self.take_back_nodes(&listing);
+                self.take_back_nodes(&listing.nodes).await;
                 return Err(Errno(EIO));
             }
             if !self.add(&mut listing, &found) {
+                break;
+            }
+        }
+        if plus && !listing.nodes.is_empty() && self.service().removals() != removals {
+            // Some of them may be gone, by a removal that did not see that the kernel is to know them: it asks again.
+            self.take_back_nodes(&listing.nodes).await;
+            return Box::pin(self.list_plain(header, (offset, cursor), size)).await;
+        }
+        Ok(listing.finish())
+    }
+
+    /// A listing of names that the kernel learns nothing else of, in the form that tells more.
+    async fn list_plain(&self, header: &Header, (offset, cursor): (u64, u64), size: usize) -> Answered {
+        let dir = self.subject(header)?;
+        let mut listing = Listing { writer: Writer::new(), size, plus: true, nodes: Default::default() };
+        if offset < BEHIND_SELF {
+            listing.plain(dir, BEHIND_SELF, FileKind::Directory, b".");
+        }
+        if offset < BEHIND_PARENT {
+            let parent = self.service().parent(dir).await.map_or(dir, |parent| parent.id);
+            listing.plain(parent, BEHIND_PARENT, FileKind::Directory, b"..");
+        }
+        let most = size.div_ceil(dirent_bytes(USUAL_NAME_BYTES) + ENTRY_BYTES);
+        for found in self.service().list(&caller(header), dir, cursor, most, false).await? {
+            if !listing.plain(found.id, found.cursor, found.kind, &found.name) {
                 break;
             }
         }
@@ -87,14 +136,10 @@ impl<S: FileService> Channel<S> {
         if fits {
             let node = self.connection.nodes.add(found.id);
             listing.nodes.push(node);
-            entry(&mut listing.writer, node, attributes, &self.connection.timeouts);
+            entry(&mut listing.writer, node, &self.told(node, *attributes), &self.connection.timeouts);
             dirent(&mut listing.writer, found.id.number, found.cursor, found.kind, &found.name);
         }
         fits
-    }
-
-    fn take_back_nodes(&self, listing: &Listing) {
-        listing.nodes.iter().for_each(|node| self.connection.nodes.forget(*node, 1));
     }
 }
 

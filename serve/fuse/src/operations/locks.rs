@@ -140,6 +140,9 @@ impl<S: FileService> Channel<S> {
 
     /// A program closes a descriptor, and its locks of the file with it (POSIX.1 `close`).
     pub(super) async fn flush(&self, header: &Header, handle: u64, owner: u64) -> Answered {
+        if self.is_own_open(handle) {
+            return Ok(Answer::nothing());
+        }
         let file = self.open_file(handle)?;
         // It asks for none through this descriptor any more, whether it has any now or not.
         let has_asked = file.forget_owner(owner);

@@ -15,24 +15,41 @@ use crate::protocol::request::Header;
 
 /// The twelve permission bits.
 const PERMISSIONS: u32 = 0o7777;
+/// How often a file is created or opened whose name others take and give.
+const MOST_TRIES: u32 = 64;
+/// Of `renameat2(2)`: the new name must be free, and a whiteout stands where the old one was.
+const WHITEOUT_OF_NEW: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
 
 impl<S: FileService> Channel<S> {
     /// The answer that names a file, which the kernel knows from then on.
     pub(super) fn entry(&self, found: &Attributes) -> Answer {
         let node = self.connection.nodes.add(found.id);
-        Answer::of(|writer| entry(writer, node, found, &self.connection.timeouts)).with_node(node)
+        let found = self.told(node, *found);
+        Answer::of(|writer| entry(writer, node, &found, &self.connection.timeouts)).with_node(node)
     }
 
     pub(super) async fn look_up(&self, header: &Header, name: &[u8]) -> Answered {
-        let found = match name {
-            b"." => Some(Box::pin(self.find(header.node)).await?),
-            b".." => Some(Box::pin(self.service().parent(self.subject(header)?)).await?),
-            _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
-        };
-        Ok(match found {
-            Some(found) => self.entry(&found),
-            None => Answer::of(|writer| no_entry(writer, &self.connection.timeouts)),
-        })
+        loop {
+            let removals = self.service().removals();
+            let found = match name {
+                b"." => Some(Box::pin(self.find(header.node)).await?),
+                b".." => Some(Box::pin(self.service().parent(self.subject(header)?)).await?),
+                _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
+            };
+            let Some(found) = found else {
+                return Ok(Answer::of(|writer| no_entry(writer, &self.connection.timeouts)));
+            };
+            let answer = self.entry(&found);
+            if removals == self.service().removals() || !Box::pin(self.is_gone(found.id)).await {
+                return Ok(answer);
+            }
+            // It lost its last name before the kernel was to know it.
+            Box::pin(self.take_back_nodes(&answer.nodes)).await;
+        }
+    }
+
+    async fn is_gone(&self, id: FileId) -> bool {
+        self.service().stat(id).await.is_err_and(|error| error.kind == ErrorKind::Stale)
     }
 
     /// The file of a node that the kernel has from a handle, which outlives what was known of it. The kernel then
@@ -126,6 +143,8 @@ impl<S: FileService> Channel<S> {
             0 => Rename::Replace,
             RENAME_NOREPLACE => Rename::NoReplace,
             RENAME_EXCHANGE => Rename::Exchange,
+            RENAME_WHITEOUT => Rename::Whiteout { replaces: true },
+            WHITEOUT_OF_NEW => Rename::Whiteout { replaces: false },
             _ => return Err(Errno(EINVAL)),
         };
         let (dir, new_dir) = (self.subject(header)?, self.file(to.0)?);
@@ -135,7 +154,7 @@ impl<S: FileService> Channel<S> {
         // What is only exchanged has another name, and is not gone.
         let act = if mode == Rename::Exchange { Act::Rename } else { Act::Delete };
         let seat = self.pass_by_name(header, moved.as_ref(), Act::Rename).await?;
-        let replaced = match self.pass_by_name(header, was.as_ref().filter(|_| mode != Rename::NoReplace), act).await {
+        let replaced = match self.pass_by_name(header, was.as_ref().filter(|_| !mode.needs_free()), act).await {
             Ok(replaced) => replaced,
             Err(refused) => {
                 self.passed_by_name(seat, Act::Rename).await;
@@ -165,7 +184,7 @@ impl<S: FileService> Channel<S> {
         if to.0 != from.0 {
             self.changed(to.0).await;
         }
-        self.note_gone(was.filter(|_| mode == Rename::Replace));
+        self.note_gone(was.filter(|_| mode.replaces()));
         Ok(Answer::nothing())
     }
 
@@ -190,15 +209,26 @@ impl<S: FileService> Channel<S> {
     pub(super) async fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32) -> Answered {
         let (dir, caller) = (self.subject(header)?, caller(header));
         let new = NewFile { kind: FileKind::Regular, mode: mode & PERMISSIONS, target: &[] };
-        let (found, is_new) = match self.service().create(&caller, dir, name, &new).await {
-            Ok(created) => (created, true),
-            // The kernel took the name for free, and it is not.
-            Err(error) if error.kind == ErrorKind::Exists && !super::data::is_exclusive(flags) => {
-                (Box::pin(self.service().lookup(&caller, dir, name)).await?.ok_or(Errno(ENOENT))?, false)
+        for _ in 0..MOST_TRIES {
+            let (found, is_new) = match self.service().create(&caller, dir, name, &new).await {
+                Ok(created) => (created, true),
+                // The kernel took the name for free, and it is not.
+                Err(error) if error.kind == ErrorKind::Exists && !super::data::is_exclusive(flags) => {
+                    match Box::pin(self.service().lookup(&caller, dir, name)).await? {
+                        Some(found) => (found, false),
+                        // It is free again.
+                        None => continue,
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match Box::pin(self.open_found(header, &caller, found, is_new.then_some(dir), flags)).await {
+                // Another file took its name meanwhile.
+                Err(Errno(ESTALE)) => {}
+                opened => return opened,
             }
-            Err(error) => return Err(error.into()),
-        };
-        Box::pin(self.open_found(header, &caller, found, is_new.then_some(dir), flags)).await
+        }
+        Err(Errno(ESTALE))
     }
 
     /// Opens a file that a name was found to be of, or that is new in a directory.
@@ -238,8 +268,9 @@ impl<S: FileService> Channel<S> {
         let node = self.connection.nodes.add(found.id);
         let is_disk = seat.is_disk();
         let handle = self.number(node, handle, seat, flags);
+        let found = self.told(node, *found);
         let answer = Answer::of(|writer| {
-            entry(writer, node, found, &self.connection.timeouts);
+            entry(writer, node, &found, &self.connection.timeouts);
             open(writer, handle, self.open_flags(node, flags, is_disk));
         });
         answer.with_node(node).with_handle(node, handle)

@@ -159,6 +159,7 @@ pub const FALLOC_ZERO_RANGE: u32 = 0x10;
 /// Of `renameat2(2)`.
 pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
+pub const RENAME_WHITEOUT: u32 = 4;
 /// Of `lseek(2)`.
 pub const SEEK_DATA: u32 = 3;
 pub const SEEK_HOLE: u32 = 4;

@@ -54,7 +54,8 @@ pub struct Wanted {
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    minor: u32,
+    /// The minor version.
+    pub minor: u32,
     max_readahead: u32,
     /// Capabilities.
     pub flags: u64,

@@ -152,7 +152,7 @@ pub enum Operation<'a> {
     Init(Init),
     OpenDir,
     ReadDir { offset: u64, size: u32, plus: bool },
-    ReleaseDir,
+    ReleaseDir { handle: u64 },
     FsyncDir { flags: u32 },
     Access { mask: u32 },
     Create { name: &'a [u8], flags: u32, mode: u32 },
@@ -273,7 +273,7 @@ fn parse_body<'a>(header: &Header, reader: &mut Reader<'a>) -> Result<Operation<
             let range = range(reader)?;
             Operation::ReadDir { offset: range.offset, size: range.size, plus: header.opcode == READDIRPLUS }
         }
-        RELEASEDIR => Operation::ReleaseDir,
+        RELEASEDIR => Operation::ReleaseDir { handle: reader.u64()? },
         FSYNCDIR => Operation::FsyncDir { flags: fsync(reader)? },
         SETXATTR => {
             let (size, flags) = (reader.u32()?, reader.u32()?);

@@ -7,6 +7,7 @@ mod life;
 mod listings;
 mod locks;
 mod names;
+mod on_volume;
 mod over_ring;
 mod posix;
 mod privileges;

@@ -25,7 +25,7 @@ pub struct Scene {
 }
 
 /// Whether this machine mounts; what does not is noted in the summary of `make test`.
-fn may_mount() -> bool {
+pub fn may_mount() -> bool {
     let may = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !may {
         holdfast_harness::note_left_out("mounts by the kernel", "root and /dev/fuse");
