@@ -3,6 +3,9 @@
 
 use std::fmt;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use holdfast_harness::{LIMIT, Wait};
 
 /// Seconds that a program may take.
 pub const LIMIT_SECONDS: u64 = 180;
@@ -75,12 +78,14 @@ impl fmt::Display for Finished {
     }
 }
 
-/// Fails unless `condition` comes true within `seconds`.
+/// Waits until `condition` holds: for `seconds`, or the limit of all tests if that is longer.
+///
+/// # Panics
+/// If it does not.
 #[track_caller]
 pub fn wait_until(what: &str, seconds: u64, mut condition: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let mut wait = Wait::within(LIMIT.max(Duration::from_secs(seconds)));
     while !condition() {
-        assert!(std::time::Instant::now() < end, "not so within {seconds} s: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(wait.pause(|| what));
     }
 }

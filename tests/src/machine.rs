@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use holdfast_harness::LIMIT;
+
 use crate::command::wait_until;
 use crate::scene::Scene;
 
@@ -20,9 +22,9 @@ pub const HOST: &str = "10.0.2.2";
 /// The name of its initiator.
 pub const INITIATOR: &str = "iqn.2025-01.org.example:machine";
 /// Seconds that it may take to start.
-const START_SECONDS: u64 = 120;
+const START_SECONDS: u64 = 600;
 /// Seconds that a command may take.
-const COMMAND_SECONDS: u64 = 90;
+const COMMAND_SECONDS: u64 = 400;
 /// Lines of its kernel that a failing test prints.
 const LAST_LINES: usize = 40;
 
@@ -122,7 +124,7 @@ impl Machine {
     /// If it does not within `seconds`.
     #[track_caller]
     pub fn wait_for(&mut self, line: &str, seconds: u64) {
-        let end = Instant::now() + Duration::from_secs(seconds);
+        let end = Instant::now() + LIMIT.max(Duration::from_secs(seconds));
         loop {
             let (printed, status) = self.try_run(line);
             if status == 0 {
@@ -141,7 +143,7 @@ impl Machine {
             ("node.conn[0].timeo.noop_out_interval", "1"),
             ("node.conn[0].timeo.noop_out_timeout", "2"),
             ("node.conn[0].timeo.login_timeout", "3"),
-            ("node.session.initial_login_retry_max", "4"),
+            ("node.session.initial_login_retry_max", "20"),
         ];
         for portal in portals {
             self.run(&format!("iscsiadm -m node -o new -T {target} -p {HOST}:{} -I default", portal.port()));

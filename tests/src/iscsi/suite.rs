@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::command::run;
 
 /// Seconds that a test may take.
-const LIMIT_SECONDS: u32 = 40;
+const LIMIT_SECONDS: u32 = 180;
 
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
