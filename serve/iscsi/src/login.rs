@@ -332,8 +332,10 @@ impl Login {
         } else if way.chap.is_some() && !self.security.proven() {
             return Err(Refusal::new(LoginStatus::Authentication, "the initiator must prove its name by CHAP"));
         }
-        for (key, value) in pairs {
-            let answer = match *key {
+        // The first burst is settled after the burst that bounds it, in whatever order they were offered.
+        let (last, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|(key, _)| *key == "FirstBurstLength");
+        for (key, value) in others.into_iter().chain(last) {
+            let answer = match key {
                 _ if Leading::has(key) && (first || leading.says(key, value)) => continue,
                 _ if Leading::has(key) => return Err(Refusal::initiator("a name came after the first text")),
                 "InitiatorAlias" => {

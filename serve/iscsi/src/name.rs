@@ -1,11 +1,22 @@
 //! Names of initiators and targets (RFC 7143 4.2.7).
 //!
-//! Invariant: a name that passes is its own normal form, so that names are compared byte by byte.
+//! Invariant: names are compared byte by byte, each in its normal form.
 
 /// The longest name.
 const NAME_BYTES: usize = 223;
 
-/// Whether a text is an iSCSI name in normal form.
+/// A name in small letters, as names are compared (RFC 7143 4.2.7.2): some send what they were given in capitals, its
+/// type and its digits as well.
+pub(crate) fn normal(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// Whether two names are one.
+pub(crate) fn same_name(one: &str, other: &str) -> bool {
+    one == other || normal(one) == normal(other)
+}
+
+/// Whether a text is an iSCSI name; what begins with `iqn.` has no capitals in normal form.
 pub fn is_name(text: &str) -> bool {
     let digits = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     match text.split_at_checked(4) {

@@ -168,7 +168,8 @@ impl Parameters {
                 answer
             }
             "FirstBurstLength" => {
-                let most = OUR_FIRST_BURST_BYTES;
+                // Not more than the burst (13.14).
+                let most = OUR_FIRST_BURST_BYTES.min(self.max_burst_bytes);
                 let (chosen, answer) = bounded(value, SEGMENT_RANGE, |value| value.min(most));
                 self.first_burst_bytes = chosen.unwrap_or(self.first_burst_bytes);
                 answer
@@ -301,6 +302,15 @@ mod tests {
         assert_eq!((parameters.first_burst_bytes, parameters.max_burst_bytes), (65_536, 65_536));
         assert!(parameters.header_digest && !parameters.data_digest && !parameters.initial_r2t);
         assert_eq!(parameters.initiator_segment_bytes, 4096);
+    }
+
+    #[test]
+    fn a_first_burst_is_never_answered_above_the_burst() {
+        let mut parameters = Parameters::default();
+        parameters.negotiate("MaxBurstLength", "65536", false);
+        assert_eq!(parameters.negotiate("FirstBurstLength", "262144", false), Answer::Value("65536".into()));
+        parameters.settle();
+        assert_eq!(parameters.first_burst_bytes, 65_536);
     }
 
     #[test]

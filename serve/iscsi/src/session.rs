@@ -12,7 +12,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use holdfast_device::reactor::net::{Peer, Stream};
 use holdfast_device::reactor::{ReactorHandle, clock};
-use holdfast_listener::{Accepted, Address, Handler, ListenError, PIECES_AT_ONCE, Receiver, Sender, Server, Tracked};
+use holdfast_listener::{
+    Accepted, Address, Admission, Handler, ListenError, PIECES_AT_ONCE, Receiver, Sender, Server, Tracked,
+};
 use holdfast_scsi::{InitiatorPort, Proof};
 
 use crate::account::Account;
@@ -95,12 +97,13 @@ async fn run(accepted: Accepted, iscsi: &Iscsi) {
     let peer = tracked.peer();
     let clock = clock();
     let entered = {
-        let login = pin!(log_in(stream, &tracked, iscsi));
+        let login = pin!(log_in(stream, &admission, iscsi));
         let limit = select(clock.sleep(iscsi.settings.login_timeout), tracked.stop.wait());
         match select(login, limit).await {
             Either::Left((Ok(entered), _)) => entered,
             Either::Left((Err(error), _)) => return tracing::debug!(peer, %error, "an iSCSI login failed"),
-            Either::Right(_) => return tracing::info!(peer, "an iSCSI login took too long"),
+            Either::Right((Either::Left(_), _)) => return tracing::info!(peer, "an iSCSI login took too long"),
+            Either::Right((Either::Right(_), _)) => return,
         }
     };
     let Entered { place, terms, receiver, sender, first } = entered;
@@ -155,7 +158,8 @@ impl Gate for Door<'_> {
 }
 
 /// Comes to terms with an initiator.
-async fn log_in(stream: Stream, tracked: &Arc<Tracked>, iscsi: &Iscsi) -> Result<Entered, LoginError> {
+async fn log_in(stream: Stream, admission: &Admission, iscsi: &Iscsi) -> Result<Entered, LoginError> {
+    let tracked = admission.tracked();
     let peer = match stream.peer()? {
         Peer::Tcp(address) => Some(address),
         Peer::Unix { .. } => None,
@@ -175,6 +179,7 @@ async fn log_in(stream: Stream, tracked: &Arc<Tracked>, iscsi: &Iscsi) -> Result
         }
         if let Then::Enter(agreed) = step.then {
             match enter(*agreed, tracked, &ends, iscsi).await {
+                Ok(_) if !admission.settle() => return Err(LoginError::Left),
                 Ok((place, mut terms)) => {
                     terms.stat_sn = login.stat_sn();
                     let last = terms.window.last();

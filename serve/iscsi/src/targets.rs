@@ -23,7 +23,7 @@ use crate::account::Account;
 use crate::error::IscsiError;
 use crate::login::throttle::{Attempt, Throttle};
 use crate::login::{Closed, Way};
-use crate::name::is_name;
+use crate::name::{is_name, same_name};
 use crate::observer::Observer;
 use crate::orders::Order;
 use crate::settings::TargetLimits;
@@ -56,7 +56,7 @@ pub struct Access {
 impl Access {
     /// Whether an initiator may log in, and by what it proves its name.
     pub(crate) fn of(&self, initiator: &str) -> Option<Option<&Account>> {
-        let listed = self.initiators.iter().find(|allowed| allowed.iqn == initiator);
+        let listed = self.initiators.iter().find(|allowed| same_name(&allowed.iqn, initiator));
         match listed {
             Some(allowed) => Some(allowed.chap.as_ref()),
             None => self.open.then_some(None),
@@ -68,7 +68,7 @@ impl Access {
             if !is_name(&allowed.iqn) {
                 return Err(IscsiError::Name(allowed.iqn.escape_debug().to_string()));
             }
-            if self.initiators[..at].iter().any(|other| other.iqn == allowed.iqn) {
+            if self.initiators[..at].iter().any(|other| same_name(&other.iqn, &allowed.iqn)) {
                 return Err(IscsiError::Twice(allowed.iqn.clone()));
             }
         }
@@ -164,7 +164,7 @@ impl Targets {
         access.check()?;
         portals::check(&portals)?;
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        if by_name.contains_key(&iqn) {
+        if by_name.keys().any(|name| same_name(name, &iqn)) {
             return Err(IscsiError::Exists(iqn));
         }
         by_name.insert(iqn, Target { alias, device, access, portals });
@@ -272,7 +272,8 @@ impl Targets {
         local: Option<SocketAddr>,
     ) -> Result<(Way, Arc<Device>), Closed> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        let target = by_name.get(iqn).ok_or(Closed::NoTarget)?;
+        let written_else = || by_name.iter().find(|(name, _)| same_name(name, iqn)).map(|(_, target)| target);
+        let target = by_name.get(iqn).or_else(written_else).ok_or(Closed::NoTarget)?;
         let group = portals::group_of(&target.portals, local).ok_or(Closed::NoTarget)?;
         let chap = target.access.of(initiator).ok_or(Closed::NotAllowed)?.cloned();
         let way = Way { alias: target.alias.clone(), group, chap, mutual: target.access.mutual.clone() };
@@ -294,7 +295,7 @@ impl Targets {
     ) -> Vec<(String, Vec<(SocketAddr, u16)>)> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let seen = |(iqn, target): (&String, &Target)| {
-            let wanted = only.is_none_or(|only| only == iqn) && target.access.of(initiator).is_some();
+            let wanted = only.is_none_or(|only| same_name(only, iqn)) && target.access.of(initiator).is_some();
             wanted.then(|| (iqn.clone(), portals::addresses(&target.portals, local)))
         };
         by_name.iter().filter_map(seen).collect()

@@ -1,13 +1,22 @@
 //! The registry of connections: who, what, how much, and the order to stop.
 //!
-//! Invariant: a connection is in the registry from the moment it is let in until its last byte is sent.
+//! Invariant: a connection is in the registry from the moment it is let in until its last byte is sent, and one without a
+//! login keeps nobody out: it makes room.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use holdfast_device::Signal;
+use holdfast_device::reactor::net::Peer;
+
+use crate::waiting::{Crowd, Source, Waiting};
+
+/// The part of all connections that may come from one source without a login.
+const SHARE_OF_ONE: usize = 2;
+/// Those that were told to leave and have not yet may be so many times those that may be there.
+const LEAVING: usize = 2;
 
 /// A connection as [`Server::connections`](crate::Server::connections) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,10 +160,24 @@ impl Tracked {
     }
 }
 
+/// How many connections a server has, and has had to drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowding {
+    /// Connections.
+    pub connections: usize,
+    /// Those of them without a login.
+    pub waiting: usize,
+    /// How many were dropped without a login since the start, to make room for others.
+    pub dropped: u64,
+}
+
 #[derive(Default)]
 struct Entries {
     by_number: BTreeMap<u64, Arc<Tracked>>,
     next: u64,
+    /// Those that are logged in.
+    settled: usize,
+    waiting: Waiting<Arc<Tracked>>,
     closed: bool,
 }
 
@@ -170,17 +193,58 @@ impl Registry {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a connection in, unless there are `limit` already or the server is closing.
-    pub(crate) fn admit(self: &Arc<Self>, peer: String, limit: usize) -> Option<Admission> {
-        let mut entries = self.entries();
-        if entries.closed || entries.by_number.len() >= limit {
-            return None;
+    /// Lets a connection in, unless `limit` are logged in already or the server is closing. Where there is no room, the
+    /// oldest without a login leaves: of its own source where that has its share, else of the source that has most.
+    pub(crate) fn admit(self: &Arc<Self>, peer: &Peer, limit: usize) -> Option<Admission> {
+        let source = Source::from(peer);
+        let (admission, leaves) = {
+            let mut entries = self.entries();
+            if entries.closed || entries.settled >= limit || entries.by_number.len() >= limit * LEAVING {
+                return None;
+            }
+            let leaves = if entries.waiting.of(source) >= (limit / SHARE_OF_ONE).max(1) {
+                entries.waiting.drop_oldest_of(source)
+            } else if entries.settled + entries.waiting.len() >= limit {
+                entries.waiting.drop_one()
+            } else {
+                None
+            };
+            let number = entries.next;
+            entries.next += 1;
+            let tracked = Arc::new(Tracked::new(peer.to_string()));
+            entries.by_number.insert(number, tracked.clone());
+            let place = entries.waiting.enter(source, Instant::now(), tracked.clone());
+            let admission =
+                Admission { registry: self.clone(), number, source, place, settled: AtomicBool::new(false), tracked };
+            (admission, leaves)
+        };
+        leave(leaves);
+        Some(admission)
+    }
+
+    /// Whether so many are about to leave that others wait for it.
+    pub(crate) fn is_clearing(&self, limit: usize) -> bool {
+        let entries = self.entries();
+        !entries.closed && entries.settled < limit && entries.by_number.len() >= limit * LEAVING
+    }
+
+    /// Has one without a login leave, as something else than places ran out.
+    pub(crate) fn make_room(&self) {
+        let leaves = self.entries().waiting.drop_one();
+        leave(leaves);
+    }
+
+    pub(crate) fn crowding(&self) -> Crowding {
+        let entries = self.entries();
+        Crowding {
+            connections: entries.by_number.len(),
+            waiting: entries.waiting.len(),
+            dropped: entries.waiting.dropped(),
         }
-        let number = entries.next;
-        entries.next += 1;
-        let tracked = Arc::new(Tracked::new(peer));
-        entries.by_number.insert(number, tracked.clone());
-        Some(Admission { registry: self.clone(), number, tracked })
+    }
+
+    pub(crate) fn crowds(&self) -> Vec<Crowd> {
+        self.entries().waiting.crowds(Instant::now())
     }
 
     pub(crate) fn list(&self) -> Vec<ConnectionStatus> {
@@ -206,10 +270,22 @@ impl Registry {
     }
 }
 
+/// Tells a connection to leave.
+fn leave(tracked: Option<Arc<Tracked>>) {
+    if let Some(tracked) = tracked {
+        tracing::info!(peer = tracked.peer(), "a connection without a login is dropped to make room for another");
+        tracked.stop.raise();
+    }
+}
+
 /// A connection's place in the registry, until this is dropped.
 pub struct Admission {
     registry: Arc<Registry>,
     number: u64,
+    source: Source,
+    /// Its number among those without a login.
+    place: u64,
+    settled: AtomicBool,
     tracked: Arc<Tracked>,
 }
 
@@ -218,12 +294,26 @@ impl Admission {
     pub fn tracked(&self) -> &Arc<Tracked> {
         &self.tracked
     }
+
+    /// It is logged in: it keeps its place from now on. False if it was told to leave already. To be asked before its
+    /// client is told that it is let in.
+    pub fn settle(&self) -> bool {
+        let mut entries = self.registry.entries();
+        let is_new = entries.waiting.leave(self.source, self.place);
+        if is_new {
+            entries.settled += 1;
+            self.settled.store(true, Ordering::Relaxed);
+        }
+        is_new || self.settled.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut entries = self.registry.entries();
         entries.by_number.remove(&self.number);
+        entries.waiting.leave(self.source, self.place);
+        entries.settled -= usize::from(*self.settled.get_mut());
         if entries.closed && entries.by_number.is_empty() {
             self.registry.empty.raise();
         }

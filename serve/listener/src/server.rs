@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   listener (on one reactor) ─ accept ─▶ limit ─▶ next reactor ─▶ handler
+//!                                           └─ full: the oldest without a login leaves
 //! ```
 //!
 //! Invariant: a server that was shut down listens nowhere and has no connection left.
@@ -14,21 +15,26 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use holdfast_device::Signal;
 use holdfast_device::reactor::net::{Listener, Stream};
-use holdfast_device::reactor::{ReactorHandle, clock};
+use holdfast_device::reactor::{ReactorHandle, clock, yield_now};
 
-use crate::registry::{Admission, ConnectionStatus, Registry};
+use crate::registry::{Admission, ConnectionStatus, Crowding, Registry};
 use crate::settings::{ListenSettings, TlsPolicy};
 use crate::tls::{self, Encryption};
+use crate::waiting::Crowd;
 use crate::{Address, ListenError};
 
-/// After a failed accept: out of descriptors, most likely.
+/// After a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection waits for those that were told to leave, and how often.
+const CLEARING_PAUSE: Duration = Duration::from_millis(1);
+const CLEARING_PAUSES: u32 = 1000;
 
 /// A connection that was let in.
 pub struct Accepted {
     /// Its stream, plain so far.
     pub stream: Stream,
-    /// Its place in the registry, to be kept until its last byte is sent.
+    /// Its place in the registry, to be kept until its last byte is sent, and to be [settled](Admission::settle) when
+    /// its client logs in.
     pub admission: Admission,
     /// Whether it is to be encrypted.
     pub encryption: Encryption,
@@ -130,6 +136,16 @@ impl Server {
         self.registry.list()
     }
 
+    /// How many connections there are, with and without a login.
+    pub fn crowding(&self) -> Crowding {
+        self.registry.crowding()
+    }
+
+    /// Who has many connections without a login.
+    pub fn crowds(&self) -> Vec<Crowd> {
+        self.registry.crowds()
+    }
+
     /// Stops listening and tells all connections to stop. Ends when the last one is gone, which is up to the protocol.
     pub async fn shutdown(self) {
         for listening in &self.listening {
@@ -167,10 +183,21 @@ impl<H: Handler> Acceptor<H> {
                 Either::Right(_) => return,
             };
             match accepted {
-                Ok(stream) => self.place(stream, encryption.clone()),
+                Ok(stream) => {
+                    let mut pauses = 0;
+                    while self.registry.is_clearing(self.limit) && pauses < CLEARING_PAUSES {
+                        pauses += 1;
+                        clock.sleep(CLEARING_PAUSE).await;
+                    }
+                    self.place(stream, encryption.clone());
+                    // Those that leave on this reactor do so before the next one comes.
+                    yield_now().await;
+                }
                 Err(error) => {
                     let address = listener.local_address();
                     tracing::warn!(%address, %error, "a connection over {} could not be accepted", H::PROTOCOL);
+                    // Out of descriptors, most likely, which those without a login hold as well.
+                    self.registry.make_room();
                     clock.sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -181,7 +208,7 @@ impl<H: Handler> Acceptor<H> {
     fn place(&self, stream: Stream, encryption: Encryption) {
         let Ok(peer) = stream.peer() else { return };
         let limit = self.limit;
-        let Some(admission) = self.registry.admit(peer.to_string(), limit) else {
+        let Some(admission) = self.registry.admit(&peer, limit) else {
             let protocol = H::PROTOCOL;
             tracing::warn!(%peer, limit, "a connection over {protocol} was refused: the maximum number of connections is reached");
             return;

@@ -55,7 +55,8 @@ impl TlsPolicy {
 /// How a server listens.
 #[derive(Clone, Debug)]
 pub struct ListenSettings {
-    /// Connections at once; one more is closed as soon as it comes.
+    /// Connections at once. Where there are so many, the oldest without a login makes room for one more; where all are
+    /// logged in, one more is closed as soon as it comes.
     pub connections: usize,
     /// Permission bits of unix sockets.
     pub unix_mode: u32,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 use holdfast_device::reactor::net::Stream;
 use holdfast_device::reactor::{ReactorHandle, clock};
-use holdfast_listener::{Accepted, Address, Encryption, Handler, ListenError, Receiver, Sender, Server, Tracked};
+use holdfast_listener::{Accepted, Address, Admission, Encryption, Handler, ListenError, Receiver, Sender, Server};
 
 use crate::connection::{self, Broken, Terms};
 use crate::exports::{Exports, Offered};
@@ -76,7 +76,7 @@ async fn run(accepted: Accepted, nbd: &Nbd) {
     let peer = tracked.peer();
     let clock = clock();
     let handshake =
-        within(handshake(stream, &tracked, &encryption, &nbd.exports), clock.sleep(nbd.settings.handshake_timeout));
+        within(handshake(stream, &admission, &encryption, &nbd.exports), clock.sleep(nbd.settings.handshake_timeout));
     let entered = match select(pin!(handshake), tracked.stop.wait()).await {
         Either::Left((Ok(Some(entered)), _)) => entered,
         Either::Left((Err(error), _)) => return tracing::info!(peer, %error, "an NBD handshake failed"),
@@ -106,10 +106,11 @@ async fn within<T>(
 /// Comes to terms with a client; `None` when it left without an export.
 async fn handshake(
     stream: Stream,
-    tracked: &Arc<Tracked>,
+    admission: &Admission,
     encryption: &Encryption,
     exports: &Exports,
 ) -> Result<Option<Entered>, HandshakeError> {
+    let tracked = admission.tracked();
     let (read, write) = stream.split();
     let (mut receiver, mut sender) = (Receiver::Plain(read), Sender::Plain(write));
     let mut negotiation = Negotiation::new(encryption.policy());
@@ -122,6 +123,9 @@ async fn handshake(
         if wait || out.len() >= SEND_BYTES || !matches!(step, Step::More) {
             let terms = match step {
                 Step::Enter(agreed) => {
+                    if !admission.settle() {
+                        return Ok(None);
+                    }
                     let Some(attachment) = agreed.export.attach(tracked.clone()) else { return Ok(None) };
                     let allocation_context = agreed.allocation_context;
                     Some(Terms { attachment, style: agreed.style, allocation_context })

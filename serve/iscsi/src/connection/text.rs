@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use super::Connection;
-use crate::name::is_name;
+use crate::name::{is_name, normal, same_name};
 use crate::parameters::Parameters;
 use crate::protocol::Header;
 use crate::protocol::constants::*;
@@ -114,9 +114,9 @@ impl Connection {
         let identity = &self.entry.identity;
         let only = match (&identity.target, wanted) {
             (None, "All") => None,
-            (None, name) => Some(Some(name).filter(|name| is_name(name))?),
+            (None, name) => Some(Some(name).filter(|name| is_name(&normal(name)))?),
             (Some(own), "" | "All") => Some(own.as_str()),
-            (Some(own), name) => Some(Some(own.as_str()).filter(|own| *own == name)?),
+            (Some(own), name) => Some(Some(own.as_str()).filter(|own| same_name(own, name))?),
         };
         let mut out = Vec::new();
         for (name, addresses) in self.targets.visible(&identity.initiator, only, self.entry.local) {

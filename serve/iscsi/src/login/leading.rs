@@ -1,7 +1,7 @@
 //! With what every login begins: who logs in to what.
 
 use super::{Closed, Gate, LoginStatus, Refusal, Way};
-use crate::name::is_name;
+use crate::name::{is_name, normal};
 
 /// Who, and to what.
 pub(super) struct Leading {
@@ -56,9 +56,4 @@ impl Leading {
         })?;
         Ok(())
     }
-}
-
-/// A name in small letters, as names are compared (RFC 7143 4.2.7.2): some send what they were given in capitals.
-fn normal(name: &str) -> String {
-    if name.starts_with("iqn.") { name.to_lowercase() } else { name.to_owned() }
 }

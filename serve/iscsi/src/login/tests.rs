@@ -120,6 +120,29 @@ fn no_answer_has_a_key_twice_whatever_the_initiator_says_in_the_place_of_the_tar
 }
 
 #[test]
+fn names_in_capitals_are_the_same_names() {
+    let server = Server::new(None, None);
+    let names =
+        [("InitiatorName", "IQN.2001-04.com.Example:Initiator"), ("TargetName", "IQN.2001-04.COM.example:TARGET")];
+    let (step, _) = exchange(&mut Login::new(65_536), &server, TO_FULL, &names);
+    let refused = status(&step);
+    let Then::Enter(agreed) = step.then else { panic!("refused with {refused:04x}") };
+    assert_eq!((agreed.initiator.as_str(), agreed.target.as_deref()), (INITIATOR, Some(TARGET)));
+}
+
+#[test]
+fn the_first_burst_fits_the_burst_whichever_is_offered_first() {
+    let server = Server::new(None, None);
+    for offers in [
+        [("FirstBurstLength", "262144"), ("MaxBurstLength", "65536")],
+        [("MaxBurstLength", "65536"), ("FirstBurstLength", "262144")],
+    ] {
+        let (_, answers) = exchange(&mut Login::new(65_536), &server, TO_FULL, &[&NAMES[..], &offers].concat());
+        assert_eq!((find(&answers, "MaxBurstLength"), find(&answers, "FirstBurstLength")), ("65536", "65536"));
+    }
+}
+
+#[test]
 fn a_login_may_skip_security_and_go_on_over_many_texts() {
     let server = Server::new(None, None);
     let mut login = Login::new(65_536);

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_device::Signal;
 use holdfast_listener::Tracked;
 
+use crate::name::same_name;
 use crate::orders::{Order, Orders};
 use crate::parameters::Parameters;
 use crate::settings::TargetLimits;
@@ -145,7 +146,10 @@ impl Sessions {
     pub(crate) fn of(&self, iqn: &str) -> Vec<Arc<SessionEntry>> {
         let table = self.table();
         let sessions = table.by_number.values();
-        sessions.filter(|session| session.identity.target.as_deref() == Some(iqn)).cloned().collect()
+        sessions
+            .filter(|session| session.identity.target.as_deref().is_some_and(|target| same_name(target, iqn)))
+            .cloned()
+            .collect()
     }
 
     /// Lets a session in.

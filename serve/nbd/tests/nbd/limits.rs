@@ -123,6 +123,23 @@ fn one_connection_too_many_is_closed() {
 }
 
 #[test]
+fn silent_clients_keep_nobody_out() {
+    let settings = NbdSettings { handshake_timeout: Duration::from_secs(600), ..NbdSettings::default() };
+    let fixture = Fixture::with(&[("disk", disk(1 << 20))], settings);
+    let (mut before, _) = Client::enter(&fixture.tcp, "disk", ReplyStyle::Simple);
+    let mut silent: Vec<_> = (0..400).map(|_| open(&fixture.tcp)).collect();
+    for _ in 0..20 {
+        silent.push(open(&fixture.tcp));
+        let (mut client, _) = Client::enter(&fixture.tcp, "disk", ReplyStyle::Simple);
+        assert_eq!(client.read(0, 4096).len(), 4096);
+    }
+    assert_eq!(before.read(0, 4096).len(), 4096, "who chose an export makes no room");
+    wait_until("as many as there may be", || fixture.server().crowding().connections <= 256);
+    let crowds = fixture.server().crowds();
+    assert!(crowds.len() == 1 && crowds[0].dropped >= 250, "{crowds:?}");
+}
+
+#[test]
 fn a_client_that_takes_no_replies_is_not_read() {
     let settings = NbdSettings { requests: 16, payload_bytes: 1 << 20, ..NbdSettings::default() };
     let fixture = Fixture::with(&[("disk", disk(64 << 20))], settings);
