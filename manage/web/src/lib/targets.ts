@@ -26,6 +26,15 @@ export function targetWord(target: Pick<Target, 'served' | 'health' | 'open' | '
   return { text: 'Served', tone: 'ok' };
 }
 
+/** The LUNs that are this space. */
+export function lunsOf(targets: readonly Target[], space: string) {
+  return targets.flatMap((target) =>
+    target.luns
+      .filter((lun) => lun.backing === space)
+      .map((lun) => ({ target: target.name, lun: lun.lun, name: lun.name, readOnly: lun.read_only })),
+  );
+}
+
 /** Who may log in. */
 export function whoWords(target: Pick<Target, 'open' | 'initiators'>): string {
   if (target.open) return 'Any initiator';
