@@ -86,7 +86,14 @@ impl ApiError {
         message: impl Into<String>,
         next_action: impl Into<String>,
     ) -> Self {
-        Self { code, message: message.into(), object: object.into(), next_action: next_action.into(), field: None }
+        let one_line = |text: String| crate::one_line(&text).into_owned();
+        Self {
+            code,
+            message: one_line(message.into()),
+            object: one_line(object.into()),
+            next_action: one_line(next_action.into()),
+            field: None,
+        }
     }
 
     /// An argument of `object` that cannot be.
@@ -128,6 +135,12 @@ impl std::error::Error for ApiError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_others_break_no_line() {
+        let error = ApiError::new(Code::NotFound, "disk /x\ny", "disk /x\ny: \u{1b}[2J is not there", "look at /x\ry");
+        assert_eq!(error.to_string(), "disk /x\\ny: \\u{1b}[2J is not there; next: look at /x\\ry");
+    }
 
     #[test]
     fn the_innermost_field_is_named_with_the_ones_around_it() {

@@ -96,6 +96,8 @@ pub use volume::{
     VolumeUsagePart,
 };
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -117,6 +119,21 @@ pub struct Changed {
     pub changed: bool,
     /// What was done, or why there was nothing to do.
     pub message: String,
+}
+
+/// A text as one line, its control characters escaped: names and paths come from others.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character.is_control() {
+            true => plain.extend(character.escape_default()),
+            false => plain.push(character),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// The lower-case word that stands for `value` in the API.
