@@ -99,6 +99,8 @@ pub struct NotifyChannel {
     pub trouble: Option<Condition>,
     /// Messages that wait to be delivered.
     pub queued: u32,
+    /// Enabled rules that send events by it: with none, nothing is sent but tests.
+    pub rules: u32,
 }
 
 /// Settings of a mail channel; what is left out stays, or is as usual for a new one.

@@ -20,6 +20,8 @@ use crate::rule::{DIGEST_SECONDS, Rule};
 use crate::send::Failure;
 use crate::work::{Ended, Waiting, Work};
 
+/// How the trouble of a channel begins whose test failed.
+const TEST_FAILED: &str = "a test was not delivered";
 /// Different events that a rule sent which are remembered to know repeats, at most.
 const REMEMBERED: usize = 512;
 
@@ -264,8 +266,17 @@ impl Desk {
         let cause = format!("a notification was not delivered: {}", failure.message);
         let next_action = format!("check its settings, then send a test with 'holdfast notify test {channel}'");
         let condition = Condition::new(format!("{name}: {cause}"), &next_action);
-        let is_news = self.work.troubles.insert(channel.into(), condition).is_none();
+        // Whoever tested it knows of the test alone.
+        let before = self.work.troubles.insert(channel.into(), condition);
+        let is_news = before.is_none_or(|before| before.cause.contains(TEST_FAILED));
         is_news.then_some((Severity::Error, name, cause, next_action))
+    }
+
+    /// A test of a channel failed, which its health tells until something is delivered.
+    pub(crate) fn note_failed_test(&mut self, channel: &str, why: &str) {
+        let next_action = format!("check its settings, then test it again with 'holdfast notify test {channel}'");
+        let condition = Condition::new(format!("{}: {TEST_FAILED}: {why}", reference(channel)), next_action);
+        self.work.troubles.insert(channel.into(), condition);
     }
 
     /// A channel was set anew: what waits for it is tried at once.

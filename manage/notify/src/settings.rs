@@ -50,6 +50,7 @@ fn shown_channel(desk: &Desk, channel: &Channel) -> NotifyChannel {
         webhook,
         trouble: desk.work.troubles.get(&channel.name).cloned(),
         queued: desk.work.waiting_for(&channel.name) as u32,
+        rules: desk.plan.rules.values().filter(|rule| rule.enabled && rule.channel == channel.name).count() as u32,
     }
 }
 
@@ -249,9 +250,12 @@ impl Notifications {
         {
             let mut desk = self.desk();
             desk.work.end(ended.clone());
-            if delivered {
-                desk.judge(name, None);
-                desk.hurry(name, now_ms());
+            match &result {
+                Ok(_) => {
+                    desk.judge(name, None);
+                    desk.hurry(name, now_ms());
+                }
+                Err(failure) => desk.note_failed_test(name, &failure.message),
             }
         }
         self.changed().await;

@@ -62,7 +62,7 @@ test('a channel is added, tested, and shows none of its secrets', { skip }, asyn
   await adding.waitFor({ state: 'detached' });
 
   const row = page.getByRole('grid', { name: 'Channels' }).getByRole('row', { name: /hook/ });
-  await row.getByText('OK', { exact: true }).waitFor();
+  await row.getByText('No rule', { exact: true }).waitFor();
   await row.getByRole('button', { name: 'Actions of channel hook' }).click();
   await page.getByRole('menuitem', { name: 'Test' }).click();
   const testing = page.getByRole('dialog', { name: 'Test channel hook' });

@@ -77,6 +77,9 @@ async fn without_encryption_nothing_is_said() {
     let tested = rig.notifications.test_channel("tls").await.unwrap();
     assert!(!tested.delivered && server.taken().is_empty(), "{tested:?}");
     assert!(tested.message.contains("certificate"), "{tested:?}");
+    let channel = rig.notifications.channel("tls").unwrap();
+    assert!(channel.trouble.is_some_and(|told| told.cause.contains("a test was not delivered")));
+    assert_eq!(channel.rules, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

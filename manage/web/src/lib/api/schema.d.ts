@@ -3519,6 +3519,11 @@ export interface components {
              * @description Messages that wait to be delivered.
              */
             queued: number;
+            /**
+             * Format: int32
+             * @description Enabled rules that send events by it: with none, nothing is sent but tests.
+             */
+            rules: number;
             trouble?: components["schemas"]["Condition"] | null;
             webhook?: components["schemas"]["WebhookChannel"] | null;
         };

@@ -32,7 +32,8 @@ export const SEVERITIES: readonly { severity: Severity; text: string }[] = [
 ];
 
 export function channelWord(channel: Channel): Word {
-  return channel.trouble ? { text: 'Failing', tone: 'error' } : { text: 'OK', tone: 'ok' };
+  if (channel.trouble) return { text: 'Failing', tone: 'error' };
+  return channel.rules === 0 ? { text: 'No rule', tone: 'warning' } : { text: 'OK', tone: 'ok' };
 }
 
 export function deliveryWord(state: Delivery['state']): Word {
