@@ -24,11 +24,12 @@ use crate::delayed::EXTENTS_OF_NODE;
 use crate::descriptors::{Descriptors, Pending};
 use crate::error::{ErrorKind, VolumeError};
 use crate::journal::{self, Reasons};
-use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::page::{NodeRef, Page};
 use crate::quota::Enforce;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
 use crate::tree::{Child, Look, Missing, PlaceCell, Tree};
+use crate::zones::NODE_BLOCKS;
 use crate::{OWNER_TREE, QUOTA_TREE};
 
 /// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
@@ -555,7 +556,7 @@ impl Store {
     pub(crate) fn needed(&self, nodes: usize, need: Need) -> usize {
         let zones = held(&self.zones).count();
         let bitmaps = held(&self.rooms).changed();
-        let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
+        let nodes_of_zone = self.format.node_blocks() as usize / NODE_BLOCKS;
         let kept = match need {
             Need::More => {
                 let promised = self.promised.load(Ordering::Acquire).div_ceil(EXTENTS_OF_NODE);
@@ -600,7 +601,7 @@ impl Store {
     pub(crate) async fn load_zone(&self, zone: u32) -> Result<(), VolumeError> {
         let Some((at, len)) = held(&self.rooms).slot(zone) else { return Ok(()) };
         let wrong = |why| VolumeError::corrupt(format!("bitmap of zone {zone} of volume {}: {why}", self.volume()));
-        let read = self.media.read(at, len, |slot| held(&self.rooms).load(zone, at, slot)).await;
+        let read = self.metadata.read(at, len, |slot| held(&self.rooms).load(zone, at, slot)).await;
         read.map(drop).map_err(wrong)
     }
 }

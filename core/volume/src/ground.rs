@@ -13,7 +13,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::error::VolumeError;
 use crate::store::Store;
-use crate::zones::HEAD_BYTES;
+use crate::superblock::HEAD_BYTES;
 
 /// A thin device gives room out, and takes it back, in parts of so many bytes or more.
 const PART_BYTES: u64 = 1 << 20;
@@ -48,10 +48,14 @@ impl Store {
     pub(crate) async fn take_ground(&self, zone: u32, is_whole: bool) -> Result<bool, VolumeError> {
         let at = self.address_in(zone, 0);
         let len = if is_whole { self.superblock().zone_bytes } else { HEAD_BYTES };
-        match zero(&*self.device, at, len, BLOCK_BYTES, BLOCKS_AT_ONCE).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind == IoErrorKind::NoSpace => Ok(false),
-            Err(error) => Err(error.into()),
+        let twin = self.format.twin_of(at).filter(|_| !is_whole);
+        for at in [Some(at), twin].into_iter().flatten() {
+            match zero(&*self.device, at, len, BLOCK_BYTES, BLOCKS_AT_ONCE).await {
+                Ok(()) => {}
+                Err(error) if error.kind == IoErrorKind::NoSpace => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(true)
     }
 }

@@ -60,6 +60,7 @@
 //!  reparse.rs     what a file stands for                      differences.rs  what became of files since a snapshot
 //!  observe.rs     what a transaction does to files            journal.rs      kept, for those who ask later
 //!  watch.rs       told, to those who wait
+//!  twins.rs       metadata kept twice where the device has one copy
 //! ```
 //!
 //! Invariants:
@@ -157,6 +158,7 @@ mod transaction;
 mod tree;
 mod trim;
 mod turnover;
+mod twins;
 mod unsettled;
 mod vacate;
 mod verbs;

@@ -106,7 +106,9 @@ pub(crate) enum Synced {
 
 /// The log.
 pub(crate) struct Log {
+    /// Where its frames are, and where the data is that records name.
     pub(super) media: Media,
+    pub(super) of_data: Media,
     pub(super) volume: Uuid,
     pub(super) at: u64,
     pub(super) frames: u64,
@@ -129,10 +131,11 @@ impl Log {
     ) -> Self {
         let LogStart { sequence, previous, applied } = start;
         Self {
-            media,
+            media: media.for_metadata(superblock),
+            of_data: media,
             volume: superblock.volume,
             at: superblock.log_at(),
-            frames: superblock.log_bytes / BLOCK_BYTES,
+            frames: superblock.log_frames(),
             data,
             lane: tokio::sync::Mutex::new(Lane {
                 epoch,

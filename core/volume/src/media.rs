@@ -9,6 +9,8 @@ use holdfast_device::{Copies, Device, IoBuf};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::cached::CachedDevice;
+use crate::superblock::Superblock;
+use crate::twins::Twinned;
 
 /// A device, with its copies if it has any that can be told apart.
 #[derive(Clone)]
@@ -34,6 +36,14 @@ impl Media {
     pub fn with_cache(cached: Arc<CachedDevice>) -> Self {
         let copies = cached.has_copies().then(|| cached.clone() as Arc<dyn Copies>);
         Self { device: cached.clone(), copies, cached: Some(cached) }
+    }
+
+    /// The same as the metadata of a volume sees it: with twins, if the volume has them.
+    pub fn for_metadata(&self, of: &Superblock) -> Self {
+        if !of.has_twins() {
+            return self.clone();
+        }
+        Self::with_copies(Arc::new(Twinned::new(self.device.clone(), self.copies.clone(), *of)))
     }
 
     /// Whether a range lies within the device, and begins where blocks do.

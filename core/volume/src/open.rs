@@ -81,6 +81,20 @@ impl Store {
     /// # Errors
     /// The device is too small, or failed.
     pub async fn format(device: &Arc<dyn Device>, format: Format) -> Result<(), VolumeError> {
+        Self::format_on(device, format, false).await
+    }
+
+    /// The same where copies of a block can be told apart: where the device has one of each only, metadata is kept twice.
+    ///
+    /// # Errors
+    /// As [`Store::format`].
+    pub async fn format_with_copies(device: Arc<dyn Copies>, format: Format) -> Result<(), VolumeError> {
+        let has_twins = device.copies(0, device.geometry().size_bytes) < 2;
+        let device: Arc<dyn Device> = device;
+        Self::format_on(&device, format, has_twins).await
+    }
+
+    async fn format_on(device: &Arc<dyn Device>, format: Format, has_twins: bool) -> Result<(), VolumeError> {
         let size_bytes = device.geometry().size_bytes / GROUP_BYTES * GROUP_BYTES;
         if size_bytes < superblock::LEAST_BYTES {
             let text = format!(
@@ -91,10 +105,10 @@ impl Store {
             return Err(VolumeError::new(ErrorKind::Invalid, text));
         }
         let log_bytes = format.log_bytes.unwrap_or(size_bytes / 64);
-        let log_bytes =
-            log_bytes.clamp(superblock::LEAST_LOG_BYTES, superblock::MOST_LOG_BYTES) / GROUP_BYTES * GROUP_BYTES;
+        let least = superblock::LEAST_LOG_BYTES * if has_twins { 2 } else { 1 };
+        let log_bytes = log_bytes.clamp(least, superblock::MOST_LOG_BYTES) / GROUP_BYTES * GROUP_BYTES;
         let zone_bytes = zone_bytes_for(size_bytes);
-        let features = [0, superblock::SNAPSHOTS, 0];
+        let features = [0, superblock::SNAPSHOTS, if has_twins { superblock::TWINS } else { 0 }];
         let superblock = Superblock { volume: format.volume, size_bytes, log_bytes, zone_bytes, features };
         for at in superblock.groups() {
             device.write(at, IoBuf::zeroed(GROUP_BYTES as usize).freeze(), Durability::Cached).await?;
@@ -170,6 +184,7 @@ impl Store {
             is_damaged: AtomicBool::new(false),
             first_zone: 0,
             device: media.device.clone(),
+            metadata: media.for_metadata(superblock),
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
             features: AtomicU64::new(superblock.features[1]),
@@ -198,13 +213,14 @@ impl Store {
         };
         let data = Arc::new(DataFlush::new(media.device.clone()));
         let log = |epoch, from| Log::new(media.clone(), data.clone(), &superblock, epoch, from);
-        let Replayed { transactions, end, epoch, gap } =
+        let Replayed { transactions, end, epoch, gap, mended } =
             log(root.epoch, (root.log, root.log.sequence)).replay(&root).await;
         let epoch = epoch + 1;
         let root_generation = root.generation;
         let log = log(epoch, (end, root.log.sequence));
         let store = Self {
             recovered: end.applied,
+            mended: AtomicU64::new(mended),
             is_damaged: AtomicBool::new(gap.is_some()),
             first_zone: if is_wreck { superblock.zones() } else { 0 },
             features: AtomicU64::new(features_of(&superblock)),
@@ -362,15 +378,19 @@ impl Store {
     pub(crate) async fn open_bitmap(&self, zone: u32, generation: u64) -> bool {
         let (at, len) = held(&self.zones).slots(zone);
         // What cannot be read is as good as damaged.
-        let slots = self.device.read(at, IoBuf::new(len)).await.unwrap_or_else(|_| IoBuf::zeroed(len));
+        let slots = self.metadata.read_what_can_be(at, len).await;
         if held(&self.zones).open(zone, &slots, generation) {
             return true;
         }
         let whole = |slots: &IoBuf| held(&self.zones).open(zone, slots, generation).then_some(());
-        self.media.other(at, len, whole).await.is_some() || {
-            // The last copy that was looked at is not better than the first.
-            held(&self.zones).open(zone, &slots, generation)
+        if self.metadata.other(at, len, whole).await.is_some() {
+            // The slot that does not count may have been being written; both are written anew.
+            let is_damaged = !held(&self.zones).is_among(zone, &slots);
+            self.mended.fetch_add(is_damaged.into(), Ordering::Relaxed);
+            return true;
         }
+        // The last copy that was looked at is not better than the first.
+        held(&self.zones).open(zone, &slots, generation)
     }
 
     /// Takes over a zone as the tree of zones has it; answers its number.

@@ -258,8 +258,8 @@ impl Volume {
 
     /// One of them. It stays where it is: its bitmap has it, so its room is not given out.
     async fn loose_leaf(&self, address: u64, lost: &Lost) -> Option<Page> {
-        let buf = self.store.device.read(address, IoBuf::new(PAGE_BYTES)).await.ok()?;
-        let (page, _) = Page::open(self.store.volume(), address, &buf).ok()?;
+        let open = |buf: &IoBuf| Page::open(self.store.volume(), address, buf);
+        let ((page, _), _) = self.store.metadata.read(address, PAGE_BYTES, open).await.ok()?;
         (page.level() == 0 && lost.meets(&page)).then_some(page)
     }
 

@@ -230,7 +230,7 @@ impl Store {
         let of_zone = (self.superblock().zone_bytes / BLOCK_BYTES) as u32;
         let start = self.address_in(zone, 0) / BLOCK_BYTES;
         let end = start + u64::from(of_zone);
-        let (mut bits, mut next) = (Bitmap::zone(of_zone), Some(keys::owner(start)));
+        let (mut bits, mut next) = (self.empty_data_zone(), Some(keys::owner(start)));
         while let Some(at) = next.take() {
             let mut is_over = false;
             let behind = view.visit(OWNER_TREE, &at, |key, value| {

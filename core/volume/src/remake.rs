@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_model::BLOCK_BYTES;
 
-use crate::bitmap::{BITS, Bitmap};
+use crate::bitmap::BITS;
 use crate::change::Need;
 use crate::checkpoint::Checkpoint;
 use crate::error::{ErrorKind, VolumeError};
@@ -160,14 +160,13 @@ impl Store {
             Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Io) => {}
             loaded => return loaded,
         }
-        let of_zone = self.superblock().zone_bytes / BLOCK_BYTES;
         let made = self.look([OWNER_TREE], |view| {
             let owned = self.owned_blocks(view, zone)?;
             held(&self.rooms).restore_shut(zone, owned);
             Ok(())
         });
         if crate::scan::readable(made.await)?.is_none() {
-            let mut all = Bitmap::zone(of_zone as u32);
+            let mut all = self.empty_data_zone();
             all.set(0, BITS, true);
             held(&self.rooms).restore_shut(zone, all);
         }
@@ -181,7 +180,7 @@ impl Store {
             if !held(&self.zones).has_node(node.address) {
                 continue;
             }
-            if self.media.mend(node.address, PAGE_BYTES, |buf| self.open_node(node, buf).ok().map(drop)).await {
+            if self.metadata.mend(node.address, PAGE_BYTES, |buf| self.open_node(node, buf).ok().map(drop)).await {
                 self.mended.fetch_add(1, Ordering::Relaxed);
             }
         }

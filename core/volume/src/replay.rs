@@ -33,6 +33,8 @@ pub(crate) struct Replayed {
     pub epoch: u64,
     /// Why changes that were acknowledged may be missing.
     pub gap: Option<String>,
+    /// Frames that are known to have been written, were damaged in their first copy, and are written anew.
+    pub mended: u64,
 }
 
 /// A batch that is whole.
@@ -46,17 +48,22 @@ struct Whole {
 impl Log {
     /// Reads what stands behind a root.
     pub async fn replay(&self, root: &Root) -> Replayed {
-        let mut reading = Reading { log: self, buf: IoBuf::new(0), first: 0 };
+        let mut reading = Reading { log: self, buf: IoBuf::new(0), first: 0, mended: 0 };
         let start = root.log;
         let mut at = Numbers { epoch: root.epoch, sequence: start.sequence, previous: start.previous };
         let (mut transactions, mut applied, mut gap) = (Vec::new(), start.applied, None);
         let mut settled = start.applied;
         let mut is_first = root.is_marked;
+        // A batch that was being written when the power failed was not damaged: those count that another one is behind,
+        // and the mark, which is durable before its root.
+        let (mut mended, mut unsure) = (0, 0);
         while let Some(Whole { payload, settled: says, behind }) = reading.batch(at, start.sequence).await {
             let Ok((first, batch)) = log::decode_batch(&payload) else {
                 gap = Some(format!("frame {} of its log is whole and says what cannot be", at.sequence));
                 break;
             };
+            mended += std::mem::replace(&mut unsure, std::mem::take(&mut reading.mended));
+            mended += if is_first { std::mem::take(&mut unsure) } else { 0 };
             if std::mem::take(&mut is_first) && !batch.is_empty() {
                 is_first = true;
                 break;
@@ -98,7 +105,7 @@ impl Log {
             }
         }
         let end = LogStart { sequence: at.sequence, previous: at.previous, applied };
-        Replayed { transactions, end, epoch: at.epoch, gap }
+        Replayed { transactions, end, epoch: at.epoch, gap, mended }
     }
 
     /// Whether blocks hold what a transaction says. They are written once more: copies may differ after a crash, and the
@@ -106,21 +113,21 @@ impl Log {
     async fn has_data(&self, sums: &[BlockSum]) -> bool {
         for sum in sums {
             let at = sum.place.saturating_mul(BLOCK_BYTES);
-            if !self.media.has(at, FRAME) {
+            if !self.of_data.has(at, FRAME) {
                 return false;
             }
             // Whoever reads it will be told; it says nothing of what comes behind.
-            let Ok(first) = self.media.device.read(at, IoBuf::new(FRAME)).await else { continue };
+            let Ok(first) = self.of_data.device.read(at, IoBuf::new(FRAME)).await else { continue };
             let is_right = |block: &IoBuf| (crc_of(block) == sum.crc).then_some(());
             let block = match is_right(&first) {
                 Some(()) => first,
-                None => match self.media.other(at, FRAME, is_right).await {
+                None => match self.of_data.other(at, FRAME, is_right).await {
                     Some((_, block)) => block,
                     None => return false,
                 },
             };
             // Where it cannot be written, it still reads as it does.
-            let _ = self.media.device.write(at, block.freeze(), Durability::Cached).await;
+            let _ = self.of_data.device.write(at, block.freeze(), Durability::Cached).await;
         }
         true
     }
@@ -141,6 +148,8 @@ struct Reading<'a> {
     log: &'a Log,
     buf: IoBuf,
     first: u64,
+    /// Frames that were written anew.
+    mended: u64,
 }
 
 impl Reading<'_> {
@@ -178,7 +187,8 @@ impl Reading<'_> {
         // Nothing else is written to the log while it is read.
         let at = self.log.at + expected.sequence % self.log.frames * BLOCK_BYTES;
         let (found, _) = self.log.media.other(at, FRAME, |buf| accept(buf)).await?;
-        self.log.media.mend(at, FRAME, |buf| accept(buf).map(drop)).await;
+        let is_mended = self.log.media.mend(at, FRAME, |buf| accept(buf).map(drop)).await;
+        self.mended += u64::from(is_mended);
         Some(found)
     }
 

@@ -23,9 +23,9 @@ use smallvec::{SmallVec, smallvec};
 use crate::bitmap::{BITMAP_BYTES, BITS, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::crc_of;
-use crate::superblock::Superblock;
+use crate::superblock::{SLOT_BYTES, Superblock};
 use crate::trim::{Freed, UNIT_BLOCKS};
-use crate::zones::{HEAD_BLOCKS, SLOT_BYTES, open_slot, seal_slot};
+use crate::zones::{HEAD_BLOCKS, open_slot, seal_slot};
 
 /// Bitmaps of zones that nothing happens to, at most, that stay in memory.
 const IDLE_BITMAPS: usize = 256;
@@ -123,6 +123,8 @@ pub(crate) struct Rooms {
     first: u64,
     /// Blocks of a zone.
     blocks: u32,
+    /// Those of them up to where data lies.
+    end: u32,
     zones: BTreeMap<u32, Zone>,
     /// Zones that have blocks to give out, with how many.
     open: BTreeMap<u32, u32>,
@@ -150,6 +152,7 @@ impl Rooms {
             volume: superblock.volume,
             first: superblock.zones_at() / BLOCK_BYTES,
             blocks: (superblock.zone_bytes / BLOCK_BYTES) as u32,
+            end: superblock.data_blocks(),
             zones: BTreeMap::new(),
             open: BTreeMap::new(),
             available: 0,
@@ -166,7 +169,7 @@ impl Rooms {
 
     /// Blocks of a zone that data may take.
     pub fn usable(&self) -> u32 {
-        self.blocks - HEAD_BLOCKS as u32
+        self.end - HEAD_BLOCKS as u32
     }
 
     fn start(&self, zone: u32) -> u64 {
@@ -192,7 +195,7 @@ impl Rooms {
         self.zones.insert(zone, Zone { stored, free: stored.free, available: stored.free, bits: None });
         self.note_open(zone);
         if stored.slot == Stored::NEVER {
-            self.install(zone, Bitmap::zone(self.blocks));
+            self.install(zone, Bitmap::zone(self.end));
         }
         Ok(())
     }
@@ -368,7 +371,7 @@ impl Rooms {
         let found = open_slot(self.volume, zone, slot).filter(|(generation, bitmap)| {
             *generation == stored.generation && crc_of(&bitmap.to_bytes()) == stored.crc
         });
-        let Some((_, bitmap)) = found.filter(|(_, bitmap)| bitmap.covers(&Bitmap::zone(self.blocks))) else {
+        let Some((_, bitmap)) = found.filter(|(_, bitmap)| bitmap.covers(&Bitmap::zone(self.end))) else {
             return Err("it is damaged");
         };
         self.install(zone, bitmap);
@@ -418,9 +421,9 @@ impl Rooms {
         let mut runs: Vec<(u64, u32)> = Vec::new();
         let mut spare = self.available.saturating_sub(self.promised);
         for unit in units {
-            // The first unit of a zone begins behind its head.
-            let (block, end) = ((unit * UNIT_BLOCKS).max(HEAD_BLOCKS as u32), (unit + 1) * UNIT_BLOCKS);
-            if end > self.blocks || bits.busy.count(block, end - block) > 0 || spare < u64::from(end - block) {
+            // The first unit of a zone begins behind its head, and the last may end before that of the zone.
+            let (block, end) = ((unit * UNIT_BLOCKS).max(HEAD_BLOCKS as u32), ((unit + 1) * UNIT_BLOCKS).min(self.end));
+            if block >= end || bits.busy.count(block, end - block) > 0 || spare < u64::from(end - block) {
                 continue;
             }
             let (place, count) = (start + u64::from(block), end - block);
@@ -473,7 +476,7 @@ impl Rooms {
     /// Whether these blocks lie in one zone, behind its head.
     fn is_within(&self, place: u64, len: u32) -> bool {
         let (_, block) = self.place(place);
-        place >= self.first && block >= HEAD_BLOCKS as u32 && u64::from(block) + u64::from(len) <= self.blocks.into()
+        place >= self.first && block >= HEAD_BLOCKS as u32 && u64::from(block) + u64::from(len) <= self.end.into()
     }
 
     /// A file has these blocks now. Its bitmap is in memory.

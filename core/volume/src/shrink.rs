@@ -139,7 +139,7 @@ impl Store {
             let (blocks, above) = (used - below.blocks, nodes - below.nodes);
             let for_data = blocks.saturating_sub(free.0).div_ceil(usable);
             let for_nodes = (above + margin).saturating_sub(free.1).div_ceil(of_zone);
-            let kept = u64::from(kept_of(zone as u32 + 1));
+            let kept = u64::from(kept_of(zone as u32 + 1, self.format.has_twins()));
             let needed = if for_data == 0 { for_nodes } else { for_data + for_nodes.max(kept) };
             let free_blocks = free.0 + nobodys.saturating_sub(for_nodes.max(kept)) * usable;
             found.push(Above {

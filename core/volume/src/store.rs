@@ -76,6 +76,8 @@ pub struct Store {
     pub(crate) device: Arc<dyn Device>,
     /// The same, with its copies.
     pub(crate) media: Media,
+    /// The same for metadata but superblocks and roots: where the volume has twins, they are copies.
+    pub(crate) metadata: Media,
     /// What the format fixed, but for the size.
     pub(crate) format: Superblock,
     /// Bytes of the device that the volume uses. It changes while nothing is checkpointed.
@@ -140,9 +142,9 @@ pub struct Store {
     pub(crate) settings: Settings,
 }
 
-/// Zones of so many that data leaves to nodes.
-pub(crate) fn kept_of(zones: u32) -> u32 {
-    (zones / 50).max(2)
+/// Zones of so many that data leaves to nodes, of which each zone holds half as many where they have twins.
+pub(crate) fn kept_of(zones: u32, has_twins: bool) -> u32 {
+    (zones / 50).max(2) * if has_twins { 2 } else { 1 }
 }
 
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -314,13 +316,34 @@ impl Store {
 
     /// Reads a node past the cache, from whichever copy has it.
     pub(crate) async fn read_node(&self, node: NodeRef) -> Result<Page, VolumeError> {
-        let read = self.media.read(node.address, PAGE_BYTES, |buf| self.open_node(node, buf)).await;
+        let read = self.metadata.read(node.address, PAGE_BYTES, |buf| self.open_node(node, buf)).await;
         let wrong = |why| VolumeError::corrupt(format!("node at {} of volume {}: {why}", node.address, self.volume()));
         let (page, is_worn) = read.map_err(wrong)?;
         if is_worn {
             self.cache.note_worn(node);
         }
         Ok(page)
+    }
+
+    /// Notes a node whose twin is not right, so that it is written anew. The node itself was read.
+    pub(crate) async fn look_at_twin(&self, node: NodeRef) {
+        let accept = |buf: &IoBuf| self.open_node(node, buf).is_ok();
+        if self.is_twin_wrong(node.address, PAGE_BYTES, accept).await {
+            self.cache.note_worn(node);
+        }
+    }
+
+    /// Whether metadata has a twin, and that is not as it should be in one of its copies.
+    pub(crate) async fn is_twin_wrong(&self, at: u64, len: usize, accept: impl Fn(&IoBuf) -> bool) -> bool {
+        let Some(copies) = self.metadata.copies.as_ref().filter(|_| self.format.twin_of(at).is_some()) else {
+            return false;
+        };
+        for number in 1..copies.copies(at, len as u64) {
+            if !copies.read_copy(number, at, IoBuf::new(len)).await.is_ok_and(|buf| accept(&buf)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The node that a parent names, as it stands in these bytes.
@@ -424,7 +447,7 @@ impl Store {
 
     /// Zones that data leaves to nodes.
     pub(crate) fn kept_zones(&self) -> u32 {
-        kept_of(self.zones_in_use())
+        kept_of(self.zones_in_use(), self.format.has_twins())
     }
 
     /// Ends a scan or repair that is to end early.
@@ -450,7 +473,8 @@ impl Store {
         error
     }
 
+    /// Writes metadata of a zone.
     pub(crate) async fn write(&self, at: u64, data: IoSlice) -> Result<(), VolumeError> {
-        Ok(self.device.write(at, data, Durability::Cached).await?)
+        Ok(self.metadata.device.write(at, data, Durability::Cached).await?)
     }
 }

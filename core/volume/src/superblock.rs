@@ -8,6 +8,14 @@
 //! A superblock never changes after the format but for the size and the features in use. A root slot is written by every checkpoint, A and B in
 //! turns; the newest whole one counts.
 //!
+//! A volume with twins has all other metadata twice: frames of the log in both halves of it, nodes in both halves of their
+//! zone, and the slots of a zone at its beginning and its end. Where a block stands says where its twin does:
+//!
+//! ```text
+//!   log    | frames ...                      | the same frames                                  |
+//!   zone   | slots, 32 KiB | nodes (or data) | twins of the nodes (or data) | the slots, 32 KiB |
+//! ```
+//!
 //! Invariant: while a slot is written, the other one, which refers to the trees before, is whole in all three places.
 
 use holdfast_device::{IoBuf, IoSlice};
@@ -50,6 +58,13 @@ pub const CHECKSUMS: u64 = 1 << 4;
 /// apart in quotas, or names of more than 255 bytes. Whoever does not know it would count files for others, and take names
 /// away.
 pub const NT_RULES: u64 = 1 << 5;
+/// The feature of the third kind of flags of a volume that has twins of its metadata, as what it lies on keeps one copy of
+/// each block. Whoever does not know it would find nothing in its log.
+pub const TWINS: u64 = 1;
+/// Bytes of a slot of a zone, which holds its bitmap.
+pub(crate) const SLOT_BYTES: u64 = 16 << 10;
+/// Bytes in front of a zone that its two slots take.
+pub(crate) const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -72,6 +87,49 @@ impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
         self.features[1] & !(SNAPSHOTS | CLONES | DESCRIPTORS | JOURNAL | CHECKSUMS | NT_RULES) != 0
+    }
+
+    /// Whether it has each block of its metadata twice.
+    pub fn has_twins(&self) -> bool {
+        self.features[2] & TWINS != 0
+    }
+
+    /// Frames of the log.
+    pub fn log_frames(&self) -> u64 {
+        self.log_bytes / BLOCK_BYTES / if self.has_twins() { 2 } else { 1 }
+    }
+
+    /// Blocks of a zone up to where nodes may stand in it.
+    pub(crate) fn node_blocks(&self) -> u32 {
+        (self.zone_bytes / BLOCK_BYTES) as u32 / if self.has_twins() { 2 } else { 1 }
+    }
+
+    /// Blocks of a zone up to where data may lie in it.
+    pub(crate) fn data_blocks(&self) -> u32 {
+        ((self.zone_bytes - if self.has_twins() { HEAD_BYTES } else { 0 }) / BLOCK_BYTES) as u32
+    }
+
+    /// Where metadata stands once more that stands at `at`; `None` where it does not.
+    pub fn twin_of(&self, at: u64) -> Option<u64> {
+        if !self.has_twins() {
+            return None;
+        }
+        let of_log = self.log_bytes / 2;
+        if (self.log_at()..self.log_at() + of_log).contains(&at) {
+            return Some(at + of_log);
+        }
+        let (half, inside) = (self.zone_bytes / 2, at.checked_sub(self.zones_at())? % self.zone_bytes);
+        match inside {
+            ..HEAD_BYTES => Some(at + self.zone_bytes - HEAD_BYTES),
+            _ if inside < half => Some(at + half - HEAD_BYTES),
+            _ => None,
+        }
+    }
+
+    /// Where a node stands whose twin stands at `at`; `None` where that can be none.
+    pub(crate) fn node_of_twin(&self, at: u64) -> Option<u64> {
+        let own = at.checked_sub((self.zone_bytes / 2).checked_sub(HEAD_BYTES)?)?;
+        (self.twin_of(own) == Some(at)).then_some(own)
     }
 
     /// Where the log begins.
@@ -129,7 +187,7 @@ impl Superblock {
         if !sound {
             return Err(refuse("has impossible sizes"));
         }
-        if features[2] != 0 {
+        if features[2] & !TWINS != 0 {
             return Err(refuse("asks for features that this version does not know: use a newer release"));
         }
         Ok(Some(Self { volume, size_bytes, log_bytes, zone_bytes, features }))
@@ -263,7 +321,30 @@ mod tests {
         assert_eq!(Root::open(volume, &far.seal(volume)), None, "no checkpoint could follow it");
         let future = Superblock { features: [1, 0, 4], ..superblock };
         assert_eq!(Superblock::open(&future.seal()).expect_err("unknown").kind, ErrorKind::Format);
-        let known = Superblock { features: [1, 0, 0], ..superblock };
+        let known = Superblock { features: [1, 0, TWINS], ..superblock };
         assert_eq!(Superblock::open(&known.seal()), Ok(Some(known)), "compatible flags do not matter");
+    }
+
+    #[test]
+    fn each_block_of_metadata_has_a_twin_of_its_own() {
+        let volume = Uuid::from_u128(9);
+        let one =
+            Superblock { volume, size_bytes: 64 << 20, log_bytes: 2 << 20, zone_bytes: 1 << 20, features: [0; 3] };
+        let two = Superblock { features: [0, 0, TWINS], ..one };
+        assert_eq!((one.log_frames(), one.node_blocks(), one.data_blocks()), (512, 256, 256));
+        assert_eq!((two.log_frames(), two.node_blocks(), two.data_blocks()), (256, 128, 248));
+        let mut taken = std::collections::BTreeSet::new();
+        let frames = (0..two.log_frames()).map(|frame| two.log_at() + frame * BLOCK_BYTES);
+        let zone = |zone: u64| two.zones_at() + zone * two.zone_bytes;
+        let nodes = (0..128).flat_map(|block| [zone(0), zone(5)].map(|at| at + block * BLOCK_BYTES));
+        for at in frames.chain(nodes) {
+            let twin = two.twin_of(at).expect("it has one");
+            assert!(taken.insert(at) && taken.insert(twin) && one.twin_of(at).is_none());
+            assert_eq!(two.twin_of(twin), None);
+        }
+        assert_eq!(taken.last(), Some(&(zone(6) - BLOCK_BYTES)));
+        assert_eq!(two.twin_of(zone(5)), Some(zone(6) - HEAD_BYTES));
+        assert_eq!(two.node_of_twin(zone(5) + (1 << 19)), Some(zone(5) + HEAD_BYTES));
+        assert_eq!((two.node_of_twin(zone(5)), two.node_of_twin(zone(6) - HEAD_BYTES)), (None, None));
     }
 }

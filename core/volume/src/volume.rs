@@ -154,7 +154,25 @@ impl Volume {
     /// The device is too small, or failed.
     pub async fn format(device: &Arc<dyn Device>, format: VolumeFormat, now: Time) -> Result<(), VolumeError> {
         Store::format(device, format.store).await?;
-        let store = Store::open(device.clone(), Settings::default()).await?;
+        Self::fill(device.clone(), format, now).await
+    }
+
+    /// The same where copies of a block can be told apart: where the device has one of each only, metadata is kept twice.
+    ///
+    /// # Errors
+    /// As [`Volume::format`].
+    pub async fn format_with_copies(
+        device: Arc<dyn Copies>,
+        format: VolumeFormat,
+        now: Time,
+    ) -> Result<(), VolumeError> {
+        Store::format_with_copies(device.clone(), format.store).await?;
+        Self::fill(device, format, now).await
+    }
+
+    /// Puts into an empty store what each volume has.
+    async fn fill(device: Arc<dyn Device>, format: VolumeFormat, now: Time) -> Result<(), VolumeError> {
+        let store = Store::open(device, Settings::default()).await?;
         let root = Record {
             generation: 1,
             kind: FileKind::Directory,

@@ -2,7 +2,7 @@
 //! themselves.
 //!
 //! ```text
-//!   superblock  ◀── heads of two zones: where zones begin, and how far they are apart
+//!   superblock  ◀── heads of two zones: where zones begin, and how far they are apart; twins of heads: that it has some
 //!   root        ◀── of each tree the newest node that covers all keys
 //!   log         ◀── the mark of that generation
 //! ```
@@ -18,7 +18,7 @@ use crate::error::VolumeError;
 use crate::log;
 use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
-use crate::superblock::{GROUP_BYTES, LogStart, Root, Superblock};
+use crate::superblock::{GROUP_BYTES, HEAD_BYTES, LogStart, Root, SLOT_BYTES, Superblock, TWINS};
 use crate::zones;
 
 /// Bytes that are read at once.
@@ -38,13 +38,13 @@ async fn each_run(media: &Media, from: u64, to: u64, mut each: impl FnMut(u64, &
 /// What the format fixed, by the heads of zones.
 pub(crate) async fn guess_superblock(media: &Media, size_bytes: u64) -> Option<Superblock> {
     let size = size_bytes / GROUP_BYTES * GROUP_BYTES;
-    // Of each volume where the first head of each zone is.
-    let mut heads: BTreeMap<u128, BTreeMap<u32, u64>> = BTreeMap::new();
+    // Of each volume where the first head of each zone is, and the last.
+    let mut heads: BTreeMap<u128, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
     each_run(media, 0, size, |at, run| {
-        for (index, head) in run.chunks(zones::SLOT_BYTES as usize).enumerate() {
+        for (index, head) in run.chunks(SLOT_BYTES as usize).enumerate() {
             if let Some((volume, zone)) = zones::whose(head) {
-                let place = at + index as u64 * zones::SLOT_BYTES;
-                heads.entry(volume.as_u128()).or_default().entry(zone).or_insert(place);
+                let place = at + index as u64 * SLOT_BYTES;
+                heads.entry(volume.as_u128()).or_default().entry(zone).or_insert((place, place)).1 = place;
             }
         }
     })
@@ -52,14 +52,15 @@ pub(crate) async fn guess_superblock(media: &Media, size_bytes: u64) -> Option<S
     let (volume, zones) = heads.into_iter().max_by_key(|(_, zones)| zones.len())?;
     let (first, last) = (zones.first_key_value()?, zones.last_key_value()?);
     let apart = u64::from(last.0 - first.0);
-    let zone_bytes = match last.1.checked_sub(*first.1)?.checked_div(apart) {
+    let zone_bytes = match last.1.0.checked_sub(first.1.0)?.checked_div(apart) {
         Some(zone_bytes) => zone_bytes,
         None => crate::open::zone_bytes_for(size),
     };
-    let begin = first.1.checked_sub(u64::from(*first.0) * zone_bytes)?;
+    let begin = first.1.0.checked_sub(u64::from(*first.0) * zone_bytes)?;
     let log_bytes = begin.checked_sub(2 * GROUP_BYTES)?;
-    let guess =
-        Superblock { volume: Uuid::from_u128(volume), size_bytes: size, log_bytes, zone_bytes, features: [0; 3] };
+    let has_twins = zones.values().any(|(first, last)| last - first > HEAD_BYTES);
+    let features = [0, 0, if has_twins { TWINS } else { 0 }];
+    let guess = Superblock { volume: Uuid::from_u128(volume), size_bytes: size, log_bytes, zone_bytes, features };
     Superblock::open(&guess.seal()).ok().flatten()
 }
 
@@ -75,7 +76,9 @@ pub(crate) async fn guess_root(media: &Media, superblock: &Superblock) -> Result
             }
             let mut buf = IoBuf::zeroed(PAGE_BYTES);
             buf[..bytes.len()].copy_from_slice(bytes);
-            let Ok((page, crc)) = Page::open(superblock.volume, address, &buf) else { continue };
+            let mut places = [Some(address), superblock.node_of_twin(address)].into_iter().flatten();
+            let open = |place| Some((place, Page::open(superblock.volume, place, &buf).ok()?));
+            let Some((address, (page, crc))) = places.find_map(open) else { continue };
             if !page.low().is_empty() || page.high().is_some() || page.tree() >= crate::TREES {
                 continue;
             }

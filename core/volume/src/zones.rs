@@ -19,17 +19,14 @@ use holdfast_model::{BLOCK_BYTES, Uuid};
 use crate::bitmap::{BITMAP_BYTES, BITS, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::{PAGE_BYTES, crc_of};
-use crate::superblock::{self, Superblock};
+use crate::superblock::{self, HEAD_BYTES, SLOT_BYTES, Superblock};
 
 const ZONE_MAGIC: u32 = u32::from_le_bytes(*b"HFvZ");
-pub(crate) const SLOT_BYTES: u64 = 16 << 10;
 /// Nodes that the largest zone has room for, with its head.
 const NODES: usize = BITMAP_BYTES * 8 / NODE_BLOCKS;
 /// Blocks of a node.
 pub(crate) const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
-/// Bytes in front of a zone that its slots take.
-pub(crate) const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
-/// The same in blocks.
+/// Blocks in front of a zone that its slots take.
 pub(crate) const HEAD_BLOCKS: usize = (HEAD_BYTES / BLOCK_BYTES) as usize;
 
 /// A zone of nodes.
@@ -147,6 +144,8 @@ pub(crate) struct Zones {
     volume: Uuid,
     at: u64,
     zone_bytes: u64,
+    /// Blocks of a zone up to where nodes stand.
+    end: usize,
     zones: BTreeMap<u32, Zone>,
     /// Nothing is given out of this zone and those above it.
     line: u32,
@@ -166,6 +165,7 @@ impl Zones {
             volume,
             at: superblock.zones_at(),
             zone_bytes,
+            end: superblock.node_blocks() as usize,
             zones: BTreeMap::new(),
             line: u32::MAX,
             closed: None,
@@ -180,7 +180,7 @@ impl Zones {
     }
 
     fn blocks(&self) -> usize {
-        (self.zone_bytes / BLOCK_BYTES) as usize
+        self.end
     }
 
     fn empty(&self) -> Bitmap {
@@ -214,7 +214,7 @@ impl Zones {
 
     /// Nodes that a zone has room for.
     pub fn nodes_of_zone(&self) -> usize {
-        (self.zone_bytes - HEAD_BYTES) as usize / PAGE_BYTES
+        (self.end - HEAD_BLOCKS) / NODE_BLOCKS
     }
 
     /// Each zone of nodes, with the nodes in it and those that there is room for.
@@ -332,6 +332,13 @@ impl Zones {
         }
         self.zones.insert(zone, Zone { left, crc, ..Zone::new(bits, false, slot) });
         is_whole
+    }
+
+    /// Whether the slot that counts of a zone is among these, as they were read.
+    pub fn is_among(&self, zone: u32, slots: &IoBuf) -> bool {
+        let Some(known) = self.zones.get(&zone) else { return false };
+        let found = open_slot(self.volume, zone, &slots[(known.slot * SLOT_BYTES) as usize..]);
+        found.is_some_and(|(_, bits)| crc_of(&bits.to_bytes()) == known.crc)
     }
 
     /// Has nothing be taken in a zone: what is, is told next.

@@ -103,6 +103,15 @@ pub struct SimDisk {
 /// What a disk held at some time, by block.
 pub struct SimImage(BTreeMap<u64, Vec<u8>>);
 
+impl SimImage {
+    /// The bytes of whole blocks of it; zeros where nothing was written.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        let blocks = offset / BLOCK_BYTES..(offset + len as u64) / BLOCK_BYTES;
+        let block = |number| self.0.get(&number).cloned().unwrap_or_else(|| vec![0; BLOCK_BYTES as usize]);
+        blocks.flat_map(block).collect()
+    }
+}
+
 impl SimDisk {
     /// A new disk in the world of `sim`.
     ///

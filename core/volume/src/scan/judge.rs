@@ -267,7 +267,10 @@ impl Store {
         let last = place.saturating_add(u64::from(blocks)).saturating_sub(1);
         let zone = |place: u64| place.checked_mul(BLOCK_BYTES).and_then(|address| self.zone_of(address));
         let (Some(first), Some(last)) = (zone(place), zone(last)) else { return false };
-        first.0 == last.0 && first.1 >= crate::zones::HEAD_BLOCKS as u32 && held(&self.rooms).has(first.0)
+        first.0 == last.0
+            && first.1 >= crate::zones::HEAD_BLOCKS as u32
+            && last.1 < self.format.data_blocks()
+            && held(&self.rooms).has(first.0)
     }
 
     /// Holds the bitmap of a zone against the map of owners.

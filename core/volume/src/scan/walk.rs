@@ -136,8 +136,14 @@ impl Store {
         blocks / (PAGE_BYTES / BLOCK_BYTES as usize)
     }
 
-    pub(super) fn empty_zone(&self) -> Bitmap {
-        Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32)
+    /// The bitmap of a zone of nodes that holds nothing.
+    fn empty_zone(&self) -> Bitmap {
+        Bitmap::zone(self.format.node_blocks())
+    }
+
+    /// That of a zone of data.
+    pub(crate) fn empty_data_zone(&self) -> Bitmap {
+        Bitmap::zone(self.format.data_blocks())
     }
 
     /// The zone of a byte of the device, and its block in it.
@@ -188,6 +194,7 @@ impl Walk<'_> {
             self.done.is_partial = true;
             return Ok(Vec::new());
         };
+        self.store.look_at_twin(node).await;
         let fits = page.tree() == tree
             && level.is_none_or(|level| page.level() == level)
             && page.low() == low

@@ -14,7 +14,8 @@ use crate::error::VolumeError;
 use crate::page::crc_of;
 use crate::rooms::Stored;
 use crate::store::{CLASS_DATA, Store};
-use crate::zones::{SLOT_BYTES, open_slot};
+use crate::superblock::SLOT_BYTES;
+use crate::zones::open_slot;
 
 /// A check under way.
 pub(crate) struct ZoneCheck<'a> {
@@ -96,7 +97,7 @@ impl<'a> ZoneCheck<'a> {
         let Some((zone, block)) = at else { return Ok(None) };
         if self.current.as_ref().is_none_or(|(current, ..)| *current != zone) {
             self.finish(zone).await?;
-            self.current = Some((zone, self.store.empty_zone(), self.store.empty_zone()));
+            self.current = Some((zone, self.store.empty_data_zone(), self.store.empty_data_zone()));
         }
         Ok(Some((block, blocks.min(self.of_zone() - block))))
     }
@@ -116,7 +117,7 @@ impl<'a> ZoneCheck<'a> {
         for (zone, stored) in std::mem::replace(&mut self.waiting, later) {
             let owned = match &self.current {
                 Some((current, bits, _)) if *current == zone => bits.clone(),
-                _ => self.store.empty_zone(),
+                _ => self.store.empty_data_zone(),
             };
             self.compare(zone, stored, &owned).await?;
         }
@@ -157,17 +158,19 @@ impl Store {
     fn bitmap_in(&self, slot: &IoBuf, zone: u32, stored: Stored) -> Option<Bitmap> {
         let (generation, bits) = open_slot(self.volume(), zone, slot)?;
         let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
-        (is_it && bits.covers(&self.empty_zone())).then_some(bits)
+        (is_it && bits.covers(&self.empty_data_zone())).then_some(bits)
     }
 
     /// The bitmap of a zone as it is on the device, and whether a copy did not have it; `None` where it is not the one that
     /// the tree of zones names.
     async fn look_at_bitmap(&self, zone: u32, stored: Stored) -> Option<(Bitmap, bool)> {
         if stored.slot > 1 {
-            return Some((self.empty_zone(), false));
+            return Some((self.empty_data_zone(), false));
         }
         let (at, len) = self.slot_of(zone, stored);
-        self.media.read(at, len, |slot| self.bitmap_in(slot, zone, stored).ok_or("it is damaged")).await.ok()
+        let accept = |slot: &IoBuf| self.bitmap_in(slot, zone, stored).ok_or("it is damaged");
+        let (bits, is_worn) = self.metadata.read(at, len, accept).await.ok()?;
+        Some((bits, is_worn || self.is_twin_wrong(at, len, |slot| accept(slot).is_ok()).await))
     }
 
     /// The same, in all copies from then on. Whoever asks lets no checkpoint write meanwhile.
@@ -175,7 +178,7 @@ impl Store {
         let (bits, is_worn) = self.look_at_bitmap(zone, stored).await?;
         let (at, len) = self.slot_of(zone, stored);
         let accept = |slot: &IoBuf| self.bitmap_in(slot, zone, stored).map(drop);
-        if is_worn && self.check_failed().is_ok() && self.media.mend(at, len, accept).await {
+        if is_worn && self.check_failed().is_ok() && self.metadata.mend(at, len, accept).await {
             self.mended.fetch_add(1, Ordering::Relaxed);
         }
         Some(bits)

@@ -27,6 +27,7 @@ use crate::quotas;
 use crate::resize::resize;
 use crate::snapshots;
 use crate::strict;
+use crate::twins::{self, Single};
 
 /// What the operations of a history are. Each has those of the one before, so that its own seeds stay what they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ struct World {
     settings: Settings,
     /// Bytes of memory for data.
     data_bytes: usize,
+    /// Whether metadata is kept twice, and one block of it is bad at each opening.
+    has_twins: bool,
 }
 
 fn clock() -> WallClock {
@@ -78,14 +81,20 @@ impl World {
             delayed_bytes,
         };
         let data_bytes = cached::some_bytes(&random);
-        Self { sim, disk, random, settings, data_bytes }
+        Self { sim, disk, random, settings, data_bytes, has_twins: false }
     }
 
     fn format(&self) {
         let device: Arc<dyn Device> = self.disk.clone();
         let store = Format { volume: Uuid::from_u128(self.random.next_u64().into()), log_bytes: None };
         let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-        let formatted = self.sim.run(async move { Volume::format(&device, format, Time::default()).await });
+        let has_twins = self.has_twins;
+        let formatted = self.sim.run(async move {
+            match has_twins {
+                true => Volume::format_with_copies(Arc::new(Single(device)), format, Time::default()).await,
+                false => Volume::format(&device, format, Time::default()).await,
+            }
+        });
         formatted.expect("powered").expect("formatted");
     }
 }
@@ -638,7 +647,16 @@ pub fn run(seed: u64, delayed_bytes: usize, sort: Sort) {
 
 /// The same while somebody follows the journal.
 pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
-    let world = World::new(seed, delayed_bytes);
+    run_in(World::new(seed, delayed_bytes), sort, follower);
+}
+
+/// The same where metadata is kept twice, and one block of it is bad at each opening.
+pub fn run_twinned(seed: u64, delayed_bytes: usize, sort: Sort) {
+    run_in(World { has_twins: true, ..World::new(seed, delayed_bytes) }, sort, None);
+}
+
+fn run_in(world: World, sort: Sort, follower: Option<Rc<RefCell<Follower>>>) {
+    let delayed_bytes = world.settings.delayed_bytes;
     world.format();
     let (device, settings, data_bytes) = (world.disk.clone(), world.settings, world.data_bytes);
     let first = world.sim.run(async move {
@@ -649,7 +667,18 @@ pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Optio
     world.sim.restart();
     let model = Rc::new(RefCell::new(Model::new(root, last, world.disk.spec().tear_bytes as usize, delayed_bytes > 0)));
     let opened = Rc::new(Cell::new(false));
+    // Whether an opening came so far that all is right in both copies.
+    let mended = Rc::new(Cell::new(true));
+    let mut image = world.disk.image();
     for life in 0..5 {
+        if world.has_twins {
+            let now = world.disk.image();
+            opened.set(false);
+            if mended.take() {
+                twins::damage_one(&world.disk, &world.random, &image);
+            }
+            image = now;
+        }
         // What the newest root had is in the one before and in the log, as soon as an opening wrote both.
         if opened.take() && world.random.chance(1, 3) {
             lose_newest_root(&world.disk);
@@ -659,7 +688,7 @@ pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Optio
             world.sim.cut_power_after(world.random.range(0..most));
         }
         let (disk, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
-        let (opened, resizes, is_last) = (opened.clone(), world.random.chance(1, 2), life == 4);
+        let (opened, mended, resizes, is_last) = (opened.clone(), mended.clone(), world.random.chance(1, 2), life == 4);
         let follower = follower.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
@@ -671,6 +700,7 @@ pub fn run_followed(seed: u64, delayed_bytes: usize, sort: Sort, follower: Optio
             snapshots::recover(&volume, &model).await;
             strict::check(&volume).await;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
+            mended.set(true);
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
             quotas::check(&volume, &files).await;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::files::{Sort, run, run_followed};
+use crate::files::{Sort, run, run_followed, run_twinned};
 use crate::journal::Follower;
 
 #[test]
@@ -42,6 +42,14 @@ fn whoever_follows_the_journal_has_all_changes_over_crashes() {
         let delayed = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
         let sort = [Sort::Plain, Sort::Clones, Sort::Strict][(seed / 4 % 3) as usize];
         run_followed(seed, delayed, sort, Some(follower));
+    });
+}
+
+#[test]
+fn one_bad_block_of_metadata_on_a_ground_without_copies_costs_nothing() {
+    holdfast_harness::over_seeds(450, |seed| {
+        let sort = [Sort::Plain, Sort::Clones, Sort::Strict][(seed / 4 % 3) as usize];
+        run_twinned(seed, [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4], sort);
     });
 }
 

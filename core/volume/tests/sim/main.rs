@@ -30,6 +30,7 @@ mod strict;
 mod thin;
 mod together;
 mod trimmed;
+mod twins;
 mod watch;
 
 use std::collections::BTreeMap;
