@@ -9,7 +9,7 @@
 //! Invariants: a node that both trees have is not read, so what is read follows what changed. A file is told once, with
 //! all that changed of it, in the order of trees and file numbers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::SHARED_TREES;
@@ -22,16 +22,16 @@ use crate::scan::give_way;
 use crate::service::{Attributes, FileId, FileService};
 use crate::store::{Store, held};
 use crate::tree::{Child, Look, Missing, Tree};
-use crate::volume::{ROOT, Volume};
+use crate::volume::{ROOT, Volume, directory_of};
 
-/// Bytes of paths of directories that are remembered while differences are looked for.
-const MOST_PATH_BYTES: usize = 4 << 20;
+/// Bytes of names of directories that are remembered while differences are looked for.
+const MOST_NAME_BYTES: usize = 4 << 20;
 /// Bytes of paths that one call answers, about.
 const MOST_BYTES: usize = 4 << 20;
 /// Further names of a file that are told.
 const MOST_NAMES: usize = 64;
-/// What a path takes beside its bytes.
-const PATH_BYTES: usize = 64;
+/// What a name takes beside its bytes.
+const NAME_BYTES: usize = 64;
 /// Steps over the trees of one call, at most, so that it comes back although little differs.
 const MOST_STEPS: usize = 20_000;
 
@@ -235,46 +235,72 @@ async fn record(store: &Store, file: u64) -> Result<Option<Record>, VolumeError>
     Ok(record.filter(|record| record.links > 0))
 }
 
-/// One of the two states, and where directories of it are.
+/// One of the two states, and the names of directories of it: each is looked up once, however many are below it.
 struct State<'a> {
     volume: &'a Volume,
-    paths: HashMap<FileId, Option<Vec<u8>>>,
-    path_bytes: usize,
+    /// The directory that each is in, and its name; nothing where that cannot be told.
+    names: HashMap<FileId, Option<(FileId, Vec<u8>)>>,
+    name_bytes: usize,
 }
 
 impl<'a> State<'a> {
     fn new(volume: &'a Volume) -> Self {
-        Self { volume, paths: HashMap::new(), path_bytes: 0 }
+        Self { volume, names: HashMap::new(), name_bytes: 0 }
     }
 
-    /// Where a file is by a name of it.
+    /// Where a file is by a name of it; nothing where a directory above it was removed meanwhile, or is damaged.
     async fn path(&mut self, file: u64, link: &Link) -> Result<Option<Vec<u8>>, VolumeError> {
         if file == ROOT {
             return Ok(Some(b"/".to_vec()));
         }
-        let directory = FileId { number: link.parent, generation: link.parent_generation };
-        if self.path_bytes > MOST_PATH_BYTES {
-            self.paths.clear();
-            self.path_bytes = 0;
+        if self.name_bytes > MOST_NAME_BYTES {
+            self.names.clear();
+            self.name_bytes = 0;
         }
-        if !self.paths.contains_key(&directory) {
-            let path = match self.volume.path_of(directory).await {
-                Ok(path) => Some(path),
-                // It was removed meanwhile, or is damaged: the file is told all the same.
-                Err(error)
-                    if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::NotDirectory)
-                        && self.volume.store.check_ended().is_ok() =>
-                {
-                    None
-                }
-                Err(error) if error.kind == ErrorKind::Corrupt => None,
-                Err(error) => return Err(error),
-            };
-            self.path_bytes += PATH_BYTES + path.as_ref().map_or(0, Vec::len);
-            self.paths.insert(directory, path);
+        let (mut way, mut seen) = (Vec::new(), HashSet::new());
+        let mut at = FileId { number: link.parent, generation: link.parent_generation };
+        while at.number != ROOT {
+            if !self.names.contains_key(&at) {
+                let name = self.name_of(at).await?;
+                self.name_bytes += NAME_BYTES + name.as_ref().map_or(0, |(_, name)| name.len());
+                self.names.insert(at, name);
+            }
+            let Some(Some((above, _))) = self.names.get(&at) else { return Ok(None) };
+            if !seen.insert(at) {
+                return Ok(None);
+            }
+            way.push(at);
+            at = *above;
         }
-        let above = self.paths.get(&directory).cloned().flatten();
-        Ok(above.map(|above| [&above[..], if above == b"/" { b"" } else { b"/" }, &link.name[..]].concat()))
+        let mut path = Vec::new();
+        for directory in way.into_iter().rev() {
+            let Some(Some((_, name))) = self.names.get(&directory) else { return Ok(None) };
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path.push(b'/');
+        path.extend_from_slice(&link.name);
+        Ok(Some(path))
+    }
+
+    /// The directory that one is in, and its name there.
+    async fn name_of(&self, directory: FileId) -> Result<Option<(FileId, Vec<u8>)>, VolumeError> {
+        let store = &self.volume.store;
+        let look = store.look([keys::shard(directory.number)], |view| {
+            let Link { parent, parent_generation, name } = directory_of(view, directory)?.link;
+            Ok((FileId { number: parent, generation: parent_generation }, name))
+        });
+        match look.await {
+            Ok(found) => Ok(Some(found)),
+            Err(error)
+                if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::NotDirectory)
+                    && store.check_ended().is_ok() =>
+            {
+                Ok(None)
+            }
+            Err(error) if error.kind == ErrorKind::Corrupt => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn version(&mut self, file: u64, record: &Record) -> Result<Version, VolumeError> {

@@ -12,7 +12,7 @@
 //! with further names elsewhere, which counts for one of the trees that it has names in. A walk that was cut short
 //! begins anew.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
 
 use super::ledger::{Enforce, MOST_DEPTH};
@@ -463,9 +463,9 @@ impl Volume {
     pub async fn path_of(&self, directory: FileId) -> Result<Vec<u8>, VolumeError> {
         let names = self.store.look([keys::shard(directory.number)], |view| {
             let mut record = directory_of(view, directory)?;
-            let (mut names, mut at) = (Vec::new(), directory.number);
+            let (mut names, mut at, mut seen) = (Vec::new(), directory.number, HashSet::new());
             while at != ROOT {
-                if names.len() > 4096 {
+                if !seen.insert(at) {
                     return refuse(ErrorKind::Corrupt, "directories are in each other: scan the volume");
                 }
                 names.push(record.link.name.clone());

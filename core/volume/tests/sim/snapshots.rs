@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Clock, Device, Durability, Geometry, Io, IoBuf, IoSlice};
-use holdfast_volume::service::{Caller, FileService, OpenMode, Remove, Time};
+use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, OpenMode, Remove, Time};
 use holdfast_volume::{DifferencesFrom, ErrorKind, GatherFrom, Settings, Steps, Version, Volume};
 
 use crate::model::{Files, Model, difference, is_full, read_all};
@@ -373,4 +373,33 @@ fn destroyed_beside_reclaims(seed: u64) {
 #[test]
 fn what_is_destroyed_while_room_is_given_back_is_given_back_in_the_end() {
     holdfast_harness::over_seeds(100, destroyed_beside_reclaims);
+}
+
+#[test]
+fn differences_tell_directories_however_deep_they_are_in_each_other() {
+    const DEPTH: usize = 4300;
+    let sim = Sim::new(5);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
+    let run = async move {
+        let (volume, caller) = (new_volume(disk).await, Caller::default());
+        let directory = NewFile { kind: FileKind::Directory, mode: 0o755, target: b"" };
+        volume.create_snapshot("before").await.expect("there is room");
+        let mut at = volume.root();
+        for _ in 0..DEPTH {
+            at = volume.create(&caller, at, b"d", &directory).await.expect("created").id;
+        }
+        assert_eq!(volume.path_of(at).await.map(|path| path.len()), Ok(2 * DEPTH));
+        volume.create_snapshot("after").await.expect("there is room");
+        for to in [Some("after"), None] {
+            let (mut lens, mut next) = (Vec::new(), Some(DifferencesFrom::default()));
+            while let Some(from) = next {
+                let (some, then) = volume.differences("before", to, from, 1000).await.expect("both are there");
+                lens.extend(some.into_iter().map(|one| one.after.and_then(|after| after.path).expect("a path").len()));
+                next = then;
+            }
+            lens.sort_unstable();
+            assert_eq!(lens, (1..=DEPTH).map(|depth| 2 * depth).collect::<Vec<_>>());
+        }
+    };
+    sim.run(run).expect("powered");
 }

@@ -114,8 +114,13 @@ fn is_within(path: &[u8], below: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Has a file be told by a name below a path, if it has or had one there.
+/// Has a file be told by a name below a path, if it has or had one there; within the whole volume also where its place cannot
+/// be told.
 fn told_within(mut one: Difference, below: &str) -> Option<Difference> {
+    let has_no_place = |version: &Version| version.path.is_none() && version.others.is_empty();
+    if below.is_empty() && [&one.before, &one.after].into_iter().flatten().all(has_no_place) {
+        return Some(one);
+    }
     let mut is_told = false;
     for version in [&mut one.before, &mut one.after].into_iter().flatten() {
         let mut names = version.path.iter().chain(&version.others);
