@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use holdfast_api::{ApiError, CreateSpace, CreateVolume, VolumeChanged};
-use holdfast_device::{Device, IoBuf};
+use holdfast_device::IoBuf;
 use holdfast_model::{SpacePath, Uuid};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
@@ -141,10 +141,8 @@ impl Engine {
             mode: 0o755,
             is_case_sensitive: known.case_sensitive,
         };
-        let formatted = self.on_reactor(move || async move {
-            let device: Arc<dyn Device> = space;
-            Volume::format(&device, format, present()).await
-        });
+        let formatted =
+            self.on_reactor(move || async move { Volume::format_with_copies(space, format, present()).await });
         formatted.await?.map_err(|error| from_volume(object, &error))?;
         known.stage = Stage::Made;
         self.keep_volume(open, &known).await?;

@@ -62,8 +62,9 @@ pub(crate) struct DamageWatch {
     lost: BTreeSet<LostBlock>,
     /// Those of them that no event told of yet.
     untold: Vec<LostBlock>,
-    /// Blocks that were put right, as far as was told.
+    /// Blocks that were put right, as far as was told: of strict files, and of metadata.
     healed: u64,
+    mended: u64,
 }
 
 impl DamageWatch {
@@ -102,11 +103,13 @@ impl DamageWatch {
         }
     }
 
-    /// What is new since the last look: blocks that were put right, and those that are lost.
-    fn news(&mut self, volume: &Volume) -> (u64, Vec<LostBlock>) {
+    /// What is new since the last look: blocks of strict files and of metadata that were put right, and blocks that are lost.
+    fn news(&mut self, volume: &Volume) -> ([u64; 2], Vec<LostBlock>) {
         self.gather(volume);
-        let healed = volume.checksum_counts().healed;
-        (healed - std::mem::replace(&mut self.healed, healed), std::mem::take(&mut self.untold))
+        let (healed, mended) = (volume.checksum_counts().healed, volume.mended());
+        let new_healed = healed - std::mem::replace(&mut self.healed, healed);
+        let new_mended = mended.saturating_sub(std::mem::replace(&mut self.mended, mended));
+        ([new_healed, new_mended], std::mem::take(&mut self.untold))
     }
 }
 
@@ -206,14 +209,18 @@ impl Engine {
             let mut volumes = open.volumes();
             let news = volumes.values_mut().filter_map(|live| {
                 let volume = live.open.as_ref()?.volume.clone();
-                let (healed, lost) = live.damage.news(&volume);
-                Some((live.known.id, open.volume_object(&live.known), healed, lost))
+                let (righted, lost) = live.damage.news(&volume);
+                Some((live.known.id, open.volume_object(&live.known), righted, lost))
             });
             news.collect()
         };
-        for (id, object, healed, lost) in news {
-            if healed > 0 {
-                let blocks = counted(healed, "block of strict files was", "blocks of strict files were");
+        for (id, object, [healed, mended], lost) in news {
+            let righted = [
+                (healed, "block of strict files was", "blocks of strict files were"),
+                (mended, "block of metadata was", "blocks of metadata were"),
+            ];
+            for (count, one, several) in righted.into_iter().filter(|(count, ..)| *count > 0) {
+                let blocks = counted(count, one, several);
                 let cause = format!("{blocks} wrong in a copy and written anew from another one");
                 self.events.emit(Severity::Warning, &object, &cause, "check the disks of its pool");
             }
