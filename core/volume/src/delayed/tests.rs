@@ -452,10 +452,15 @@ fn what_waited_a_second_is_written() {
         let work = async {
             let handle = world.create("file").await;
             world.write(&handle, 0, &[3; 50_000]).await.expect("it waits");
-            world.volume.close(handle).await.expect("closed");
-            world.clock.sleep(Duration::from_millis(400)).await;
+            world.clock.sleep(Duration::from_millis(300)).await;
             assert_eq!(world.waits(), 13);
             world.clock.sleep(Duration::from_millis(700)).await;
+            assert_eq!(world.waits(), 0);
+            // What is closed waits no longer than until the next look.
+            world.write(&handle, 60_000, &[3; 50_000]).await.expect("it waits");
+            assert!(world.waits() > 0);
+            world.volume.close(handle).await.expect("closed");
+            world.clock.sleep(Duration::from_millis(500)).await;
             assert_eq!(world.waits(), 0);
             world.volume.shut_down().await.expect("closed");
         };
