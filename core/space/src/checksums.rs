@@ -11,26 +11,35 @@
 //! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash
 //!   those of marked regions are no more than a hint as to which of several copies is right.
 //! - The journal of a parity row keeps what was destaged until its checksums are durable.
+//! - Of several sectors that tell of the same region the one with the highest version counts; in a row with parity, one
+//!   that is older than what another slab claims of it counts for nothing.
 //! - A block that was written and is not marked has a checksum on every slab that has it. One without is unproven:
 //!   other slabs settle what it holds, or reads of it fail.
 
 mod cache;
+mod claim;
 mod pages;
 mod sector;
 mod slabs;
+mod versions;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use holdfast_device::IoBuf;
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::PoolDisk;
 
 use crate::column::Blocks;
 use crate::lock_order::{TaskLock, rank};
 
+use sector::PageOwner;
+use versions::DurableVersions;
+
 pub use cache::ChecksumCache;
-pub use pages::{Ages, Check, KnownSum, Pages};
-pub use sector::{PAGE_BLOCKS, PAGE_REGIONS, sums_of};
+use pages::PageToWrite;
+pub use pages::{Ages, Check, KnownSum, Pages, Versions};
+pub use sector::{PAGE_BLOCKS, PAGE_REGIONS, RegionSums, sums_of};
 
 /// How a slab does not have a page of checksums as it is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +62,10 @@ pub struct Checksums {
     writing: TaskLock<{ rank::SUMS_WRITING }>,
     /// Sets and pages that were read and lacked something, be it of blocks that hold nothing.
     lacking: Mutex<BTreeSet<(usize, u32)>>,
+    /// Sets and regions that a copy had an older version of, whose blocks are to be compared.
+    older: Mutex<BTreeSet<(usize, u32)>>,
+    /// Which versions are durable, where the row has parity.
+    claims: Option<Mutex<DurableVersions>>,
     cache: Arc<ChecksumCache>,
 }
 
@@ -67,18 +80,27 @@ impl SumsWritten {
     }
 }
 
-/// How old a page was when it was written, and to which slabs on which disks at which of their outage counts.
+/// How old a page was when it was written, of which versions, and to which slabs on which disks at which of their outage
+/// counts.
 struct Written {
     ages: Ages,
+    versions: Versions,
     slabs: Vec<(usize, Arc<PoolDisk>, u32)>,
 }
 
 impl Checksums {
-    /// Of so many sets of so many blocks; `blank` where the disks have nothing of them.
-    pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<ChecksumCache>) -> Arc<Self> {
+    /// Of so many sets of so many blocks; `blank` where the disks have nothing of them, `claims` where the slabs of a
+    /// row with parity claim versions of one another.
+    pub fn new(sets: usize, blocks: u32, blank: bool, claims: bool, cache: Arc<ChecksumCache>) -> Arc<Self> {
+        let claims = claims.then(|| Mutex::new(DurableVersions::new(sets)));
         let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
         let (reading, writing) = (TaskLock::default(), TaskLock::default());
-        Arc::new(Self { sets, reading, writing, lacking: Mutex::default(), cache })
+        let (lacking, older) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { sets, reading, writing, lacking, older, claims, cache })
+    }
+
+    fn claims(&self) -> Option<MutexGuard<'_, DurableVersions>> {
+        self.claims.as_ref().map(|claims| claims.lock().expect("no panic while held"))
     }
 
     fn set(&self, set: usize) -> MutexGuard<'_, Pages> {
@@ -154,6 +176,32 @@ impl Checksums {
         self.lacking.lock().expect("no panic while held").remove(&(set, page));
     }
 
+    /// A page as it is to be written, and what it is to claim; `None` where it must be read first.
+    fn begin_write(&self, set: usize, page: u32) -> Option<(PageToWrite, Vec<u64>)> {
+        let (claimed, claims) = match self.claims() {
+            Some(claims) => (claims.of_slab(set, page), claims.of(page)),
+            None => Default::default(),
+        };
+        self.set(set).begin_write(page, &claimed).map(|page| (page, claims))
+    }
+
+    /// A page with what it is to claim, and where it belongs; `None` where the disks do not have it as it is, whole.
+    fn seal_whole(&self, set: usize, page: u32, owner: &PageOwner) -> Option<(u64, IoBuf)> {
+        let claims = self.claims()?.of(page);
+        let pages = self.set(set);
+        Some((owner.offset, owner.seal(pages.whole(page)?, &claims)))
+    }
+
+    /// Notes that a copy had an older version of a region.
+    fn note_older(&self, set: usize, region: u32) {
+        self.older.lock().expect("no panic while held").insert((set, region));
+    }
+
+    /// Regions of sets that a copy had an older version of, each once.
+    pub fn take_older(&self) -> BTreeSet<(usize, u32)> {
+        std::mem::take(&mut *self.older.lock().expect("no panic while held"))
+    }
+
     /// Whether the disks do not have the checksums of a region as they are.
     pub fn is_region_behind(&self, set: usize, region: u32) -> bool {
         self.set(set).is_region_behind(region)
@@ -169,6 +217,11 @@ impl Checksums {
         self.sets.iter().all(|set| set.lock().expect("no panic while held").behind().is_empty())
     }
 
+    /// Whether enough slabs claim the versions that are durable.
+    pub fn is_claimed(&self) -> bool {
+        self.claims().is_none_or(|claims| claims.is_claimed())
+    }
+
     /// Forgets a set: its slab is on another disk now, which has nothing of it.
     pub fn clear(&self, set: usize) {
         self.counted(set, Pages::clear);
@@ -176,7 +229,13 @@ impl Checksums {
 
     /// Gives the memory of a page back, unless it is in use. Answers whether it is gone.
     fn evict(&self, set: usize, page: u32) -> bool {
-        self.counted(set, |pages| pages.evict(page))
+        let is_gone = self.counted(set, |pages| pages.evict(page));
+        if let (true, Some(mut claims)) = (is_gone, self.claims())
+            && !self.sets.iter().any(|set| set.lock().expect("no panic while held").is_held(page))
+        {
+            claims.evict(page);
+        }
+        is_gone
     }
 
     /// Pages of a set of which the disks do not have a region that `wanted` names.

@@ -95,6 +95,10 @@ impl Inner {
         let flushed = self.flush().await;
         let placed = self.maintain_bands().await;
         let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
+        for row in self.rows.open_rows() {
+            settled &= row.unless_gone(row.write_claims(true).await).is_ok();
+        }
+        settled &= self.rows.settle_disks().await.is_ok();
         settled &= self.swept.load(Ordering::Acquire) == u64::MAX;
         settled &= self.pool.stamp(self.pool.env().clock.now()).await.is_ok();
         for row in self.rows.open_rows() {

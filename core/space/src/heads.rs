@@ -28,6 +28,17 @@ struct Head {
     headed: bool,
 }
 
+impl Head {
+    /// The numbers that it has of a map.
+    fn numbers(&self, map: usize, open: &impl Fn(usize, &[u8], Uuid, u64) -> Option<u64>) -> Vec<u64> {
+        let numbers = (0..2).filter_map(|slot| {
+            let at = map_at(map, slot);
+            open(map, &self.bytes[at as usize..(at + BLOCK_BYTES) as usize], self.disk, self.start + at)
+        });
+        numbers.filter(|number| *number <= MOST_MAP_SEQUENCE).collect()
+    }
+}
+
 /// The heads of slabs that back each other, as far as they can be read.
 pub struct Heads {
     found: Vec<Head>,
@@ -222,6 +233,22 @@ impl Row {
         Ok(())
     }
 
+    /// Deals with slabs that have older maps than others though the pool was closed in good order: their disks lost
+    /// writes, if that is `sure`. Where checksums tell what of them is right, they do; else all of such a slab is copied
+    /// anew where the others suffice.
+    pub async fn distrust_older(&self, older: &[(usize, bool)]) -> Result<(), IoError> {
+        for (index, sure) in older.iter().copied() {
+            if sure {
+                self.tell_lagging(index);
+            }
+            let is_blind = self.checksums.is_none() && self.pool.refusal().is_none();
+            if is_blind && self.pool.mark_outdated(self.space, self.chunk, index).await? {
+                self.refresh();
+            }
+        }
+        Ok(())
+    }
+
     /// Deals with slabs that lack their header or a map although the row was written to: something overwrote their
     /// heads, so nothing of them is believed. Where the others suffice all of such a slab is copied anew; where they do
     /// not, its checksums tell what of it is right, and one without checksums does not count, unless it has all its
@@ -270,16 +297,31 @@ impl Heads {
         damaged
     }
 
+    /// Slabs that have an older one of so many maps than another, and whether such a map is in both its slots: else the
+    /// newer one may have been damaged. `open` tells the number of a map in a block. A pool that was closed in good order
+    /// left none.
+    pub fn older(&self, maps: usize, open: impl Fn(usize, &[u8], Uuid, u64) -> Option<u64>) -> Vec<(usize, bool)> {
+        let numbers: Vec<Vec<Vec<u64>>> =
+            self.found.iter().map(|head| (0..maps).map(|map| head.numbers(map, &open)).collect()).collect();
+        let newest = |map: usize| numbers.iter().flat_map(|numbers| numbers[map].iter().copied()).max();
+        let is_older =
+            |numbers: &Vec<u64>, map: usize| !numbers.is_empty() && numbers.iter().copied().max() < newest(map);
+        let found = self.found.iter().zip(&numbers).filter_map(|(head, numbers)| {
+            let older: Vec<&Vec<u64>> = numbers
+                .iter()
+                .enumerate()
+                .filter(|(map, numbers)| is_older(numbers, *map))
+                .map(|(_, found)| found)
+                .collect();
+            (!older.is_empty()).then(|| (head.index, older.iter().any(|numbers| numbers.len() > 1)))
+        });
+        found.collect()
+    }
+
     /// Slabs in step whose header cannot be read, or that lack the newest of a map; `open` tells the number of a map in
     /// a block.
     fn odd(&self, row: &Row, maps: usize, open: impl Fn(usize, &[u8], Uuid, u64) -> Option<u64>) -> Vec<OddHead> {
-        let number = |head: &Head, map: usize| {
-            let numbers = (0..2).filter_map(|slot| {
-                let at = map_at(map, slot);
-                open(map, &head.bytes[at as usize..(at + BLOCK_BYTES) as usize], head.disk, head.start + at)
-            });
-            numbers.filter(|number| *number <= MOST_MAP_SEQUENCE).max()
-        };
+        let number = |head: &Head, map: usize| head.numbers(map, &open).into_iter().max();
         let newest: Vec<Option<u64>> =
             (0..maps).map(|map| self.found.iter().filter_map(|head| number(head, map)).max()).collect();
         let usable = self.slabs.clone().filter(|index| row.slabs.get(*index).usable());

@@ -62,6 +62,8 @@ impl Inner {
             }
             resynced = row.unless_gone(self.resync_row(&row).await).and(resynced);
             resynced = row.unless_gone(self.prove(&row).await).and(resynced);
+            resynced = row.unless_gone(row.renew_older().await).and(resynced);
+            resynced = row.unless_gone(row.write_claims(false).await).and(resynced);
         }
         self.report_doubtful();
         self.rows.context.repairs.tell_due(&self.pool, &self.path(), false);

@@ -80,6 +80,11 @@ impl Row {
             let damaged =
                 heads.damaged(maps.len(), |map, block, disk, offset| open(map, block, disk, offset).is_some());
             self.distrust(&damaged).await?;
+            if self.pool.was_closed() {
+                let number =
+                    |map: usize, block: &[u8], disk, offset| open(map, block, disk, offset).map(|(number, _)| number);
+                self.distrust_older(&heads.older(maps.len(), number)).await?;
+            }
             heads.retain(self);
         }
         self.settle_column(column).await?;

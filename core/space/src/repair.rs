@@ -133,7 +133,7 @@ impl Row {
         let (page, in_page) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let region_blocks = PAGE_BLOCKS / PAGE_REGIONS;
         for (index, _) in self.copies_of(column).filter(|(_, slab)| slab.usable()) {
-            let Ok(regions) = self.read_slab_sums(index, page).await else { continue };
+            let Ok(regions) = self.read_slab_regions(index, page).await else { continue };
             let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
             let bit = in_page % region_blocks;
             let proven =

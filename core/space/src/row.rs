@@ -19,6 +19,7 @@ use crate::block_set::BlockSet;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::{ChecksumCache, Checksums};
 use crate::column::{Blocks, Column, MapOnDisk};
+use crate::lagging::Lagging;
 use crate::lock_order::{TaskLock, rank};
 use crate::map_owner::{MapOwner, block_map_number};
 use crate::parity::{Bands, Geometry};
@@ -45,6 +46,8 @@ pub struct RowContext {
     pub lost: Arc<Lost>,
     /// Blocks that were rewritten, and are told by sums.
     pub repairs: Arc<Repairs>,
+    /// Disks that were found to lack what they had acknowledged.
+    pub lagging: Arc<Lagging>,
 }
 
 /// What the slabs of a row are made of. Requests are distinguished by it once, where they come to the row.
@@ -93,21 +96,23 @@ pub struct Row {
     lost: Arc<Lost>,
     /// See [`RowContext`].
     pub repairs: Arc<Repairs>,
+    /// See [`RowContext`].
+    pub lagging: Arc<Lagging>,
 }
 
 impl Row {
     /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
     pub fn new(context: &RowContext, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
-        let RowContext { pool, space, chunk_bytes, checksums, doubtful, lost, repairs } = context;
-        let copies = usize::from(record.shape.layout.copies());
+        let RowContext { pool, space, chunk_bytes, checksums, doubtful, lost, repairs, lagging } = context;
+        let (copies, has_parity) = (usize::from(record.shape.layout.copies()), record.shape.layout.parity() > 0);
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
         let checksums = record
             .shape
             .has_checksums()
-            .then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
-        let body = if record.shape.layout.parity() > 0 {
+            .then(|| Checksums::new(slabs.len() / copies, blocks, blank, has_parity, checksums.clone()));
+        let body = if has_parity {
             RowBody::Bands(Box::new(Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len())))
         } else {
             let columns: Box<[Column]> = (0..record.shape.columns).map(|_| Column::new(slab_bytes, copies)).collect();
@@ -136,6 +141,7 @@ impl Row {
             doubtful: doubtful.clone(),
             lost: lost.clone(),
             repairs: repairs.clone(),
+            lagging: lagging.clone(),
         };
         row.refresh();
         Ok(row)

@@ -123,6 +123,7 @@ impl Space {
             doubtful: Arc::default(),
             lost: Arc::default(),
             repairs: Arc::default(),
+            lagging: Arc::default(),
         };
         let rows = Arc::new(RowTable::new(context));
         let SpaceSettings { write_buffer_bytes, staged_bytes, .. } = settings;

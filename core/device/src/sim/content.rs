@@ -294,6 +294,18 @@ impl Content {
         self.durable = image.iter().map(|(block, bytes)| (*block, Block::of(bytes))).collect();
     }
 
+    /// Makes whole blocks what an image says, behind everybody's back.
+    pub(super) fn set_back_range(&mut self, image: &BTreeMap<u64, Vec<u8>>, range: Range<u64>) {
+        self.bring_down(&range);
+        for (block, ..) in blocks_of(range.start, (range.end - range.start) as usize) {
+            self.view.remove(&block);
+            match image.get(&block) {
+                Some(bytes) => self.durable.insert(block, Block::of(bytes)),
+                None => self.durable.remove(&block),
+            };
+        }
+    }
+
     /// Bytes that are not durable yet.
     pub(super) fn cached_bytes(&self) -> u64 {
         self.cached_bytes

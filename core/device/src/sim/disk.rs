@@ -253,6 +253,12 @@ impl SimDisk {
         self.with(|engine, _| engine.content.set_back(&image.0));
     }
 
+    /// Makes whole blocks of the disk what they were when an image was taken, as if it had lost what was written to them
+    /// since, and kept all else.
+    pub fn lose_writes(&self, range: Range<u64>, image: &SimImage) {
+        self.with(|engine, _| engine.content.set_back_range(&image.0, range));
+    }
+
     /// Enlarges the disk to `size_bytes`; it never shrinks.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
 
-use super::sector::{PAGE_BLOCKS, PAGE_REGIONS, RegionSums};
+use super::sector::{PAGE_BLOCKS, PAGE_REGIONS, RegionSums, next_version};
 
 const REGIONS: usize = PAGE_REGIONS as usize;
 
@@ -46,6 +46,17 @@ pub struct KnownSum {
 
 /// For each region, when its checksums changed last: a number that no other change of the set has.
 pub type Ages = [u64; REGIONS];
+
+/// For each region, the version of its checksums.
+pub type Versions = [u64; REGIONS];
+
+/// A page as it is to be written.
+pub struct PageToWrite {
+    /// Its checksums.
+    pub regions: [RegionSums; REGIONS],
+    /// How old it is.
+    pub ages: Ages,
+}
 
 /// Checksums of 512 blocks.
 #[derive(Clone)]
@@ -99,7 +110,7 @@ fn lacking(found: &[Option<RegionSums>]) -> u8 {
 
 impl Page {
     fn new(blank: bool) -> Self {
-        let region = RegionSums { known: 0, given: 0, checksums: [0; REGION_BLOCKS as usize] };
+        let region = RegionSums { version: 0, known: 0, given: 0, checksums: [0; REGION_BLOCKS as usize] };
         Self {
             regions: [region; REGIONS],
             newer: [0; REGIONS],
@@ -118,6 +129,7 @@ impl Page {
             let (known, newer) = (&mut self.regions[index], std::mem::take(&mut self.newer[index]));
             known.known = (known.known & newer) | (found.known & !newer);
             known.given = (known.given & newer) | (found.given & !newer);
+            known.version = known.version.max(found.version);
             for (bit, sum) in found.checksums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
                 known.checksums[bit] = *sum;
             }
@@ -269,10 +281,27 @@ impl Pages {
         }
     }
 
-    /// What is to be written of a page, and how old it is.
-    pub fn snapshot(&self, page: u32) -> Option<([RegionSums; REGIONS], Ages)> {
-        let page = self.pages[page as usize].as_ref().filter(|page| page.read)?;
-        Some((page.regions, page.changed))
+    /// What is to be written of a page; `None` where it must be read first. Regions that the disks do not have get the
+    /// next version, also after those that are `claimed` to be there.
+    pub fn begin_write(&mut self, page: u32, claimed: &Versions) -> Option<PageToWrite> {
+        let page = self.pages[page as usize].as_mut().filter(|page| page.read)?;
+        for (index, claimed) in
+            claimed.iter().enumerate().filter(|(index, _)| page.is_region_behind(*index)).collect::<Vec<_>>()
+        {
+            page.regions[index].version = next_version(page.regions[index].version.max(*claimed));
+        }
+        Some(PageToWrite { regions: page.regions, ages: page.changed })
+    }
+
+    /// A page that the disks have as it is, and all of it; `None` where that is not so.
+    pub fn whole(&self, page: u32) -> Option<&[RegionSums]> {
+        let page = self.pages[page as usize].as_ref().filter(|page| page.read && page.failed == 0)?;
+        (!page.is_behind()).then_some(&page.regions)
+    }
+
+    /// Whether it is in memory.
+    pub fn is_held(&self, page: u32) -> bool {
+        self.pages[page as usize].is_some()
     }
 
     /// Notes that the disks have a page as it was at an age.
@@ -344,7 +373,29 @@ mod tests {
     use super::*;
 
     fn known(sum: u32) -> Option<RegionSums> {
-        Some(RegionSums { known: u64::MAX, given: 0, checksums: [sum; 64] })
+        Some(RegionSums { version: 0, known: u64::MAX, given: 0, checksums: [sum; 64] })
+    }
+
+    fn ages_of(pages: &mut Pages, page: u32) -> Ages {
+        pages.begin_write(page, &[0; 8]).expect("it was read, or nothing is on disk").ages
+    }
+
+    fn versions(page: &PageToWrite) -> Versions {
+        page.regions.map(|region| region.version)
+    }
+
+    #[test]
+    fn a_version_goes_up_with_what_is_written_and_from_what_is_claimed() {
+        let mut pages = Pages::new(1024, false);
+        pages.take_read(0, &[Some(RegionSums { version: 7, ..known(5).expect("some") }); 8], false);
+        pages.note(0, [Some(9)].into_iter(), false);
+        pages.note(64, [Some(9)].into_iter(), false);
+        let page = pages.begin_write(0, &[0, 20, 20, 0, 0, 0, 0, 0]).expect("read");
+        assert_eq!(versions(&page), [8, 21, 7, 7, 7, 7, 7, 7]);
+        assert!(pages.whole(0).is_none(), "the disks do not have it");
+        pages.written(0, page.ages);
+        assert_eq!(pages.whole(0).map(|regions| regions[1].version), Some(21));
+        assert_eq!(versions(&pages.begin_write(0, &[0; 8]).expect("read"))[..3], [8, 21, 7], "nothing else is written");
     }
 
     #[test]
@@ -354,7 +405,7 @@ mod tests {
         assert_eq!(pages.note(600, [Some(9), None].into_iter(), false), vec![1]);
         assert_eq!(pages.check(600, &[9], &[], 0), Check::Right);
         assert_eq!(pages.check(600, &[9, 1, 1], &[], 0), Check::Unread);
-        assert!(pages.snapshot(1).is_none(), "the rest is not known");
+        assert!(pages.begin_write(1, &[0; 8]).is_none(), "the rest is not known");
         assert!(!pages.take_read(1, &[known(5); 8], false));
         assert_eq!(pages.check(600, &[9, 1, 5], &[(1, 2)], 0), Check::Right);
         assert_eq!(pages.check(600, &[9, 1, 5], &[], 0), Check::Unproven);
@@ -366,12 +417,12 @@ mod tests {
     fn a_page_stays_until_the_disks_have_it() {
         let mut pages = Pages::new(1024, true);
         pages.note(70, [Some(1)].into_iter(), false);
-        let (_, ages) = pages.snapshot(0).expect("nothing is on disk");
+        let ages = ages_of(&mut pages, 0);
         pages.note(0, [Some(2)].into_iter(), false);
         pages.written(0, ages);
         assert_eq!((pages.is_region_behind(0), pages.is_region_behind(1)), (true, false));
         assert!(!pages.evict(0) && !pages.evict(0));
-        let (_, ages) = pages.snapshot(0).expect("read");
+        let ages = ages_of(&mut pages, 0);
         pages.written(0, ages);
         assert!(pages.behind().is_empty() && !pages.evict(0), "it was used");
         assert!(pages.evict(0));
@@ -382,7 +433,7 @@ mod tests {
     fn what_was_written_late_counts_for_nothing_newer() {
         let mut pages = Pages::new(512, true);
         pages.note(0, [Some(1)].into_iter(), false);
-        let (_, first) = pages.snapshot(0).expect("nothing is on disk");
+        let first = ages_of(&mut pages, 0);
         pages.written(0, first);
         assert!(!pages.evict(0) && pages.evict(0), "the disks have it");
         pages.note(0, [Some(2)].into_iter(), false);
@@ -392,9 +443,9 @@ mod tests {
             pages.is_region_behind(0) && pages.behind().contains(&0),
             "the change after the page came back is not on disk"
         );
-        let (_, second) = pages.snapshot(0).expect("read");
+        let second = ages_of(&mut pages, 0);
         pages.note(64, [Some(3)].into_iter(), false);
-        let (_, third) = pages.snapshot(0).expect("read");
+        let third = ages_of(&mut pages, 0);
         pages.written(0, third);
         pages.written(0, second);
         assert!(
@@ -432,7 +483,7 @@ mod tests {
         let mut pages = Pages::new(512, false);
         pages.note(1, [Some(1), Some(2)].into_iter(), true);
         let mut found = [known(5); 8];
-        found[0] = Some(RegionSums { known: u64::MAX, given: 0b1001, checksums: [5; 64] });
+        found[0] = Some(RegionSums { version: 0, known: u64::MAX, given: 0b1001, checksums: [5; 64] });
         pages.take_read(0, &found, false);
         let given: Vec<bool> = (0..5).map(|block| pages.known(block).expect("read").expect("known").given).collect();
         assert_eq!(given, [true, true, true, true, false]);
@@ -445,7 +496,7 @@ mod tests {
     fn a_touched_region_is_written_again() {
         let mut pages = Pages::new(1024, true);
         pages.note(0, [Some(1)].into_iter(), false);
-        let (_, ages) = pages.snapshot(0).expect("read");
+        let ages = ages_of(&mut pages, 0);
         pages.written(0, ages);
         assert!(pages.touch(1) && pages.touch(2));
         assert_eq!((pages.is_region_behind(0), pages.is_region_behind(2)), (false, true));

@@ -14,7 +14,7 @@ use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::slab::Slab;
 
-use super::pages::{page_parts, pages_of};
+use super::pages::{PageToWrite, page_parts, pages_of};
 use super::sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, PageOwner, RegionSums};
 use super::{Check, Checksums, KnownSum, Odd, SumsWritten, Written};
 
@@ -23,10 +23,46 @@ const PAGES_AT_ONCE: usize = 32;
 
 /// What disks have of a page.
 struct FoundPage {
-    /// Of each region, where a sector of it proves itself.
+    set: usize,
+    /// Of each region, where a sector of it proves itself, the newest.
     regions: Vec<Option<RegionSums>>,
-    /// Whether a disk could not read it.
+    /// Whether a disk could not read it, or has an older version of what it has to have.
     failed: bool,
+    /// Regions that a copy has older than another, and which copy.
+    older: Vec<(usize, usize, RegionSums)>,
+}
+
+impl FoundPage {
+    fn nothing(set: usize) -> Self {
+        Self { set, regions: vec![None; PAGE_REGIONS as usize], failed: false, older: Vec::new() }
+    }
+
+    /// Takes what a copy has, where it is newer.
+    fn take(&mut self, found: &[Option<RegionSums>]) {
+        for (newest, found) in self.regions.iter_mut().zip(found) {
+            if found.is_some_and(|found| newest.is_none_or(|newest| newest.version < found.version)) {
+                *newest = *found;
+            }
+        }
+    }
+
+    /// Notes what a copy has older than another, and otherwise.
+    fn note_older(&mut self, index: usize, found: &[Option<RegionSums>]) {
+        for (region, (newest, found)) in self.regions.iter().zip(found).enumerate() {
+            if let (Some(newest), Some(found)) = (newest, found)
+                && found.version < newest.version
+                && !found.has(newest)
+            {
+                self.older.push((region, index, *found));
+            }
+        }
+    }
+}
+
+/// What a slab has of a page: what its sectors say of their regions, and what they claim of the slabs of their row.
+struct SlabPage {
+    regions: Vec<Option<RegionSums>>,
+    claims: Vec<u64>,
 }
 
 impl Row {
@@ -35,7 +71,7 @@ impl Row {
         slab / self.copies()
     }
 
-    fn sums_page_of(&self, slab: &Slab, page: u32) -> PageOwner {
+    pub(super) fn sums_page_of(&self, slab: &Slab, page: u32) -> PageOwner {
         let offset = slab.at(self.record.slab_data_bytes()) + u64::from(page) * PAGE_BYTES as u64;
         PageOwner { pool: self.pool.id(), disk: slab.disk.id, row: self.record.id, offset, page }
     }
@@ -61,57 +97,173 @@ impl Row {
         let wanted: Vec<u32> = pages_of(blocks).filter(unread).collect();
         let reads = join_all(wanted.iter().map(|page| self.read_sums_page(checksums, set, *page))).await;
         for (page, found) in wanted.into_iter().zip(reads) {
-            let found = found?;
-            let whole = |region: &Option<RegionSums>| region.is_some_and(|region| region.known == u64::MAX);
-            if !checksums.set(set).is_blank(page) && !found.regions.iter().all(whole) {
-                checksums.note_lacking(set, page);
+            let is_new = |found: &FoundPage| found.set == set || checksums.set(found.set).is_unread(page);
+            for found in found?.into_iter().filter(is_new) {
+                self.take_sums_page(checksums, page, found).await;
             }
-            let added = checksums.counted(set, |pages| pages.take_read(page, &found.regions, found.failed));
-            checksums.admit(set, added.then_some(page));
         }
         Ok(())
+    }
+
+    /// Takes what disks have of a page into memory.
+    async fn take_sums_page(&self, checksums: &Arc<Checksums>, page: u32, found: FoundPage) {
+        let FoundPage { set, regions, failed, older } = found;
+        let whole = |region: &Option<RegionSums>| region.is_some_and(|region| region.known == u64::MAX);
+        if !checksums.set(set).is_blank(page) && !regions.iter().all(whole) {
+            checksums.note_lacking(set, page);
+        }
+        let added = checksums.counted(set, |pages| pages.take_read(page, &regions, failed));
+        checksums.admit(set, added.then_some(page));
+        if !older.is_empty() {
+            boxed_cold(self.note_older(checksums, set, page, &regions, older)).await;
+        }
+    }
+
+    /// Sees to it that copies which have older sectors of regions get the newest, and that their blocks are compared.
+    async fn note_older(
+        &self,
+        checksums: &Checksums,
+        set: usize,
+        page: u32,
+        newest: &[Option<RegionSums>],
+        older: Vec<(usize, usize, RegionSums)>,
+    ) {
+        for (index, copy, own) in older {
+            let region = page * PAGE_REGIONS + index as u32;
+            let Some(newest) = &newest[index] else { continue };
+            // After a crash, copies that were being written may differ.
+            if self.pool.was_closed() && self.is_stale(copy, region, &own, newest).await {
+                self.tell_lagging(copy);
+            }
+            if self.pool.refusal().is_none() {
+                checksums.counted(set, |pages| pages.touch(region));
+                checksums.note_older(set, region);
+            }
+        }
     }
 
     /// Reads again what a page lacks because it could not be read, before it is written: what is written over is gone.
     pub async fn complete_sums_page(&self, checksums: &Checksums, set: usize, page: u32) {
         let failed = checksums.set(set).is_failed(page);
         if failed && let Ok(found) = self.read_sums_page(checksums, set, page).await {
-            checksums.counted(set, |pages| pages.complete(page, &found.regions, found.failed));
+            for FoundPage { regions, failed, .. } in found.into_iter().filter(|found| found.set == set) {
+                checksums.counted(set, |pages| pages.complete(page, &regions, failed));
+            }
         }
     }
 
-    /// What the disks have of a page: of each region, what the first slab says that has it whole.
-    async fn read_sums_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<FoundPage, IoError> {
-        let mut found = FoundPage { regions: vec![None; PAGE_REGIONS as usize], failed: false };
+    /// What the disks have of a page: of each region, the newest that a slab says which has it whole. In a row with
+    /// parity, also of the other slabs, where that was read to see what they claim.
+    async fn read_sums_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<Vec<FoundPage>, IoError> {
+        let mut found = FoundPage::nothing(set);
         if checksums.set(set).is_blank(page) {
-            return Ok(found);
+            return Ok(vec![found]);
         }
-        // One that joins may have what counted before it went; only of a slab with parity nobody else has it.
+        if checksums.claims.is_some() {
+            return self.read_claimed_page(checksums, set, page).await;
+        }
+        // One that joins may have what counted before it went.
         let in_step = |index: &usize| self.mirrored() <= self.slabs.get(*index).usable();
-        let mut answered = false;
-        for index in self.sums_slabs(set).filter(in_step).collect::<Vec<_>>() {
-            match self.read_slab_sums(index, page).await {
-                Ok(regions) => {
-                    found.regions.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region))
-                }
+        let copies: Vec<usize> = self.sums_slabs(set).filter(in_step).collect();
+        let reads = join_all(copies.iter().map(|index| self.read_slab_sums(*index, page))).await;
+        let mut answered = Vec::with_capacity(copies.len());
+        for (index, read) in copies.into_iter().zip(reads) {
+            match read {
+                Ok(SlabPage { regions, .. }) => answered.push((index, regions)),
                 // What cannot be read there is lost; it is no reason to withhold the data.
                 Err(error) if error.kind == IoErrorKind::Media => found.failed = true,
-                Err(_) => continue,
-            }
-            answered = true;
-            if found.regions.iter().all(Option::is_some) {
-                break;
+                Err(_) => {}
             }
         }
-        if answered { Ok(found) } else { Err(self.too_few()) }
+        if answered.is_empty() && !found.failed {
+            return Err(self.too_few());
+        }
+        answered.iter().for_each(|(_, regions)| found.take(regions));
+        answered.iter().for_each(|(index, regions)| found.note_older(*index, regions));
+        Ok(vec![found])
+    }
+
+    /// The same in a row with parity: what a slab has older than others claim of it counts for nothing.
+    async fn read_claimed_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<Vec<FoundPage>, IoError> {
+        let is_read = checksums.claims().is_some_and(|claims| claims.is_read(page));
+        let asked = |slab: &usize| !is_read && *slab != set && self.slabs.get(*slab).usable();
+        let filled = |slab: &usize| !checksums.set(*slab).is_blank(page);
+        let mut slabs: Vec<usize> = (0..self.slabs.len()).filter(asked).filter(filled).collect();
+        // Last, so that it stays in memory for who asked for it.
+        slabs.extend(self.sums_slabs(set));
+        let reads = join_all(slabs.iter().map(|slab| self.read_slab_sums(*slab, page))).await;
+        let mut found = Vec::with_capacity(slabs.len());
+        let mut claimed = Vec::with_capacity(slabs.len());
+        for (slab, read) in slabs.into_iter().zip(reads) {
+            match read {
+                Ok(SlabPage { regions, claims }) => {
+                    claimed.push(claims);
+                    found.push(FoundPage { regions, ..FoundPage::nothing(slab) });
+                }
+                Err(error) if slab == set && error.kind == IoErrorKind::Media => {
+                    found.push(FoundPage { failed: true, ..FoundPage::nothing(slab) });
+                }
+                Err(_) => {}
+            }
+        }
+        if found.last().is_none_or(|found| found.set != set) {
+            return Err(self.too_few());
+        }
+        let mut older = Vec::new();
+        if let Some(mut claims) = checksums.claims() {
+            claims.take(page, &claimed, true);
+            for found in &mut found {
+                // After a clean stop, what is there is durable.
+                if self.pool.was_closed() {
+                    let version = |region: usize| found.regions[region].map_or(0, |region| region.version);
+                    claims.note_durable(found.set, page, &std::array::from_fn(version));
+                }
+                let regions = claims.leave_out_older(found.set, page, &mut found.regions);
+                found.failed |= regions != 0;
+                older.extend((regions != 0).then_some((found.set, regions)));
+            }
+        }
+        for (slab, regions) in older {
+            let mut lost =
+                (0..PAGE_REGIONS).filter(|index| regions >> index & 1 == 1).map(|index| page * PAGE_REGIONS + index);
+            if lost.any(|region| self.holds_in_region(slab, region)) {
+                self.tell_lagging(slab);
+            }
+        }
+        // Those that were cleared meanwhile are on other disks now.
+        found.retain(|found| found.set == set || filled(&found.set));
+        Ok(found)
+    }
+
+    /// Sees to it that what the slabs of a row with parity claim of a page is known.
+    pub(super) async fn read_claims(&self, checksums: &Checksums, page: u32) {
+        if checksums.claims().is_none_or(|claims| claims.is_read(page)) {
+            return;
+        }
+        let slabs =
+            (0..self.slabs.len()).filter(|slab| self.slabs.get(*slab).usable() && !checksums.set(*slab).is_blank(page));
+        let reads = join_all(slabs.map(|slab| self.read_slab_sums(slab, page)).collect::<Vec<_>>()).await;
+        let claimed: Vec<Vec<u64>> = reads.into_iter().flatten().map(|page| page.claims).collect();
+        if let Some(mut claims) = checksums.claims() {
+            claims.take(page, &claimed, true);
+        }
     }
 
     /// What a slab has of a page.
-    pub async fn read_slab_sums(&self, index: usize, page: u32) -> Result<Vec<Option<RegionSums>>, IoError> {
+    pub async fn read_slab_regions(&self, index: usize, page: u32) -> Result<Vec<Option<RegionSums>>, IoError> {
+        self.read_slab_sums(index, page).await.map(|page| page.regions)
+    }
+
+    async fn read_slab_sums(&self, index: usize, page: u32) -> Result<SlabPage, IoError> {
         let slab = self.slabs.get(index);
         let owner = self.sums_page_of(&slab, page);
         match slab.disk.read(owner.offset, IoBuf::new(PAGE_BYTES)).await {
-            Ok(bytes) => Ok(owner.open(&bytes)),
+            Ok(bytes) => {
+                let regions = owner.open(&bytes);
+                let claiming = self.bands_if_any().map_or(0, |_| self.slabs.len());
+                let claims = PageOwner::claims(&bytes, &regions, claiming);
+                Ok(SlabPage { regions, claims })
+            }
             Err(error) => {
                 self.read_failed(&slab, &error).await;
                 Err(error)
@@ -206,12 +358,14 @@ impl Row {
             read => read?,
         }
         self.complete_sums_page(checksums, set, page).await;
-        let Some((regions, ages)) = checksums.set(set).snapshot(page) else { return Ok(None) };
+        self.read_claims(checksums, page).await;
+        let Some((PageToWrite { regions, ages }, claims)) = checksums.begin_write(set, page) else { return Ok(None) };
+        let versions = regions.map(|region| region.version);
         // A slab that begins to take writes from here on is found anew to lack them.
         let writes = self.sums_slabs(set).map(|index| {
             let slab = self.slabs.get(index);
             let (owner, outages) = (self.sums_page_of(&slab, page), slab.disk.outages());
-            let write = slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Cached);
+            let write = slab.disk.write(owner.offset, owner.seal(&regions, &claims).freeze(), Durability::Cached);
             async move { (index, slab, outages, write.await) }
         });
         let (mut slabs, mut failed) = (Vec::new(), Vec::new());
@@ -234,7 +388,7 @@ impl Row {
         match failed.into_iter().find(|(index, _)| self.slabs.get(*index).usable()) {
             // It counts on, and does not have the page.
             Some((_, error)) => Err(error),
-            None => Ok((!slabs.is_empty()).then_some(Written { ages, slabs })),
+            None => Ok((!slabs.is_empty()).then_some(Written { ages, versions, slabs })),
         }
     }
 
@@ -245,14 +399,12 @@ impl Row {
         let first = page * PAGE_BLOCKS;
         loop {
             self.complete_sums_page(checksums, set, page).await;
-            let (blank, snapshot) = {
-                let pages = checksums.set(set);
-                (pages.is_blank(page), pages.snapshot(page))
-            };
-            match snapshot {
-                Some((regions, _)) => {
+            self.read_claims(checksums, page).await;
+            let blank = checksums.set(set).is_blank(page);
+            match checksums.begin_write(set, page) {
+                Some((PageToWrite { regions, .. }, claims)) => {
                     let owner = self.sums_page_of(to, page);
-                    return Ok(Some((owner.offset, owner.seal(&regions))));
+                    return Ok(Some((owner.offset, owner.seal(&regions, &claims))));
                 }
                 None if blank => return Ok(None),
                 None => self.read_sums(set, Blocks { start: first, end: first + 1 }).await?,
@@ -263,13 +415,16 @@ impl Row {
     /// The disks were flushed since these pages were written.
     pub fn end_sums(&self, written: SumsWritten) {
         let Some(checksums) = &self.checksums else { return };
-        for (set, page, Written { ages, slabs }) in written.0 {
+        for (set, page, Written { ages, versions, slabs }) in written.0 {
             // A disk that went out meanwhile may have lost what it was given.
             let there = |(index, disk, outages): &(usize, Arc<PoolDisk>, u32)| {
                 Arc::ptr_eq(&self.slabs.get(*index).disk, disk) && disk.outages() == *outages
             };
             if slabs.iter().all(there) {
                 checksums.counted(set, |pages| pages.written(page, ages));
+                if let Some(mut claims) = checksums.claims() {
+                    claims.note_durable(set, page, &versions);
+                }
             }
         }
     }
@@ -320,7 +475,7 @@ impl Row {
             return Ok(odd);
         }
         for index in self.sums_slabs(set).filter(|index| self.slabs.get(*index).usable()).collect::<Vec<_>>() {
-            let found = self.read_slab_sums(index, page).await.ok();
+            let found = self.read_slab_regions(index, page).await.ok();
             let same = |(region, known): &(u32, RegionSums)| match found.as_ref().map(|found| found[*region as usize]) {
                 Some(Some(found)) => found.has(known),
                 _ => known.known == 0,

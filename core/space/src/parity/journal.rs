@@ -167,6 +167,11 @@ impl Journal {
         assert!(log.records.iter().is_sorted_by_key(|record| record.at), "records stand in order");
     }
 
+    /// The number of an anchor of this journal, where a block is one.
+    pub fn anchor_number(&self, block: &[u8]) -> Option<u64> {
+        RecordPlace::open_anchor(self.pool, self.space, self.id, block).map(|(number, _)| number)
+    }
+
     /// The place of a record.
     pub(super) fn place(&self, at: u64, sequence: u64, previous: u32) -> RecordPlace {
         RecordPlace { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }

@@ -22,6 +22,11 @@ impl Row {
             };
             let damaged = heads.damaged(maps.len(), open);
             self.distrust(&damaged).await?;
+            if self.pool.was_closed() {
+                let number =
+                    |map: usize, block: &[u8], disk, offset| self.band_map_number(map as u32, block, disk, offset);
+                self.distrust_older(&heads.older(maps.len(), number)).await?;
+            }
             heads.retain(self);
             self.settle_group(0).await?;
         }

@@ -108,6 +108,10 @@ impl Scrub<'_> {
         left: &mut Vec<(u32, u32)>,
     ) -> Result<(), Ended> {
         let journal = self.journal.clone();
+        if let Some(journal) = journal.as_ref().filter(|_| self.mends && self.inner.pool.refusal().is_none()) {
+            // What nobody needs any more is not read, so that it may be whatever a copy has of it.
+            self.inner.parity.trim_journal(journal).await?;
+        }
         let kept = match &journal {
             Some(journal) => journal.hold().await,
             None => None,
@@ -209,12 +213,19 @@ impl Scrub<'_> {
     }
 
     /// Which copy of a block of a journal to go by where nothing tells and the journal holds nothing: one that is not
-    /// overwritten with one byte. Old records are read from whichever copy has them, so that none is lost by that.
+    /// overwritten with one byte. Old records are read from whichever copy has them, so that none is lost by that. Where
+    /// the newest anchor is beyond all records, none of them is read any more: then any copy will do, of an anchor the
+    /// newest.
     fn right_of_empty_journal(&self, block: u32, copies: &Copies) -> Option<usize> {
-        self.journal.as_ref().filter(|journal| journal.held() == 0)?;
-        let mut varied = (0..copies.read.len()).filter(|copy| !copies.is_uniform(*copy, block));
-        let right = varied.next().unwrap_or(0);
-        varied.all(|other| copies.block(other, block) == copies.block(right, block)).then_some(right)
+        let journal = self.journal.as_ref().filter(|journal| journal.held() == 0)?;
+        let varied: Vec<usize> = (0..copies.read.len()).filter(|copy| !copies.is_uniform(*copy, block)).collect();
+        let right = varied.first().copied().unwrap_or(0);
+        if varied.iter().all(|other| copies.block(*other, block) == copies.block(right, block)) {
+            return Some(right);
+        }
+        let anchor = |copy: &usize| journal.anchor_number(copies.block(*copy, block)).map(|number| (number, *copy));
+        let newest = varied.iter().filter_map(anchor).max_by_key(|(number, _)| *number).map(|(_, copy)| copy);
+        (journal.used() == 0).then_some(newest.unwrap_or(right))
     }
 
     fn note_copy(&mut self, row: &Row, column: usize, index: usize, block: u32) {

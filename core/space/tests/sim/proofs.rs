@@ -1,6 +1,7 @@
 //! What a disk holds is believed only where something proves it: disks set back to an older state, slabs overwritten
 //! together with their checksums, and spaces closed while some of their disks are away.
 
+mod lost_writes;
 mod older_images;
 mod slow_look;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use holdfast_device::sim::{Disappearance, ErrorPersistence};
 use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Shape, SpaceState};
-use holdfast_pool::{Area, Pool, Severity, UNIT_BYTES};
+use holdfast_pool::{Area, Pool, UNIT_BYTES};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::parity::{create, data, machine, slow_machine};
@@ -105,8 +106,7 @@ fn member_on(pool: &Pool, index: usize) -> u16 {
 }
 
 fn was_reported(world: &World, what: &str) -> bool {
-    let events = world.events.0.lock().expect("one thread");
-    events.iter().any(|event| event.severity != Severity::Info && event.cause.contains(what))
+    world.was_told(what)
 }
 
 /// Leaves the log of a disk as an image does that is taken while a record is on its way.

@@ -46,6 +46,8 @@ struct Run {
     spoiled: Cell<bool>,
     rotten: RefCell<Vec<Rotten>>,
     images: RefCell<BTreeMap<usize, Image>>,
+    /// Whether a disk has lost writes that it had acknowledged.
+    lied: Cell<bool>,
     /// The spaces that are checked after every step.
     open: Rc<RefCell<Vec<Weak<Space>>>>,
 }
@@ -87,6 +89,7 @@ fn simulate(seed: u64, family: Family) -> u64 {
         spoiled: Cell::new(false),
         rotten: RefCell::default(),
         images: RefCell::default(),
+        lied: Cell::new(false),
         open: Rc::default(),
     };
     let open = run.open.clone();
@@ -99,6 +102,8 @@ fn simulate(seed: u64, family: Family) -> u64 {
     }
     let last = run.power_on();
     run.verify_at_rest(last);
+    let told = run.world.was_told("lost writes to space");
+    assert!(run.lied.get() || !told, "a disk is told to have lost writes that lost none");
     sim.trace_hash()
 }
 
@@ -396,8 +401,9 @@ impl Run {
             let kept = if kept.is_empty() { &lies.members } else { &kept };
             let Some(index) = self.pick_victim(lies, kept, &random) else { break };
             hit += 1;
-            match random.range(0..4u32) {
+            match random.range(0..6u32) {
                 0..=1 if self.set_back(index, lies) => {}
+                4..=5 if self.lose_writes(index, lies, &random) => {}
                 2 => self.overwrite(index, lies, &random),
                 _ => self.world.disk(index).disappear(Disappearance::PowerLoss),
             }

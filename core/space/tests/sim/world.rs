@@ -8,7 +8,7 @@ use holdfast_device::Io;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 use holdfast_model::{BLOCK_BYTES, Name, Uuid};
 use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Witness, WitnessRecord, scan};
+use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Severity, Witness, WitnessRecord, scan};
 use holdfast_space::{SlabMap, Space, SpaceSettings};
 
 /// Remembers like a file that is synced: what was answered survives.
@@ -60,6 +60,12 @@ impl World {
         let mut seeds = self.seeds.borrow_mut();
         *seeds = seeds.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         Env { clock: self.sim.clock(), seed: *seeds, witness: self.witness.clone(), events: self.events.clone() }
+    }
+
+    /// Whether an event says so.
+    pub fn was_told(&self, what: &str) -> bool {
+        let events = self.events.0.lock().expect("one thread");
+        events.iter().any(|event| event.severity != Severity::Info && event.cause.contains(what))
     }
 
     /// Another machine remembers what this one does now.

@@ -20,6 +20,7 @@ static SEVERAL_AT_ONCE: AtomicU64 = AtomicU64::new(0);
 static DEGRADED_CLOSES: AtomicU64 = AtomicU64::new(0);
 static OTHER_MACHINES: AtomicU64 = AtomicU64::new(0);
 static DAMAGED_IN_USE: AtomicU64 = AtomicU64::new(0);
+static LAGGING: AtomicU64 = AtomicU64::new(0);
 
 /// How often these happened.
 pub fn tell_counts() {
@@ -32,9 +33,10 @@ pub fn tell_counts() {
     );
     println!("{} failing flushes at a degraded close", count(&DEGRADED_CLOSES));
     println!(
-        "{} imports on another machine, {} disks with metadata damaged in use",
+        "{} imports on another machine, {} disks with metadata damaged in use, {} that lost writes",
         count(&OTHER_MACHINES),
-        count(&DAMAGED_IN_USE)
+        count(&DAMAGED_IN_USE),
+        count(&LAGGING)
     );
 }
 
@@ -62,6 +64,7 @@ pub struct SlabArea {
     data_bytes: u64,
     bytes: u64,
     summed: bool,
+    banded: bool,
 }
 
 /// What it takes to know before a pool is closed, to lie about it afterwards.
@@ -104,6 +107,7 @@ fn areas(up: &Up, ids: &[(usize, Uuid)], row: &RowRecord) -> Vec<SlabArea> {
             data_bytes: row.slab_data_bytes(),
             bytes: u64::from(row.slab_units) * UNIT_BYTES,
             summed: row.shape.has_checksums(),
+            banded: row.shape.layout.parity() > 0,
         })
     };
     row.slabs.iter().filter_map(area).collect()
@@ -147,9 +151,36 @@ impl Run {
         let image = images.get(&index).filter(|image| lies.ids.contains(&(index, image.member)));
         if let Some(image) = image {
             self.world.disk(index).set_back(&image.content);
+            self.lied.set(true);
             SET_BACK.fetch_add(1, Ordering::Relaxed);
         }
         image.is_some()
+    }
+
+    /// Has a disk lose what was written to its slabs since an image was taken, to some of them in part; its labels and
+    /// log stay as they are. False where there is no image, or somebody may have been writing.
+    pub(super) fn lose_writes(&self, index: usize, lies: &Lies, random: &SimRandom) -> bool {
+        let images = self.images.borrow();
+        let Some(image) = images.get(&index).filter(|image| lies.settled && lies.ids.contains(&(index, image.member)))
+        else {
+            return false;
+        };
+        self.spoiled.set(true);
+        for slab in lies.slabs.iter().filter(|slab| slab.disk == index && random.chance(3, 4)) {
+            let sums = slab.head_bytes + slab.data_bytes;
+            let (from, to) = match random.range(0..6u32) {
+                // Without checksums nothing but the maps tells, and these do not change with every write to bands.
+                _ if !slab.summed && slab.banded => (0, 0),
+                0 if slab.summed => (slab.head_bytes, slab.bytes),
+                1 if slab.summed => (sums, slab.bytes),
+                2 if slab.summed => (slab.head_bytes, sums),
+                _ => (0, slab.bytes),
+            };
+            self.world.disk(index).lose_writes(slab.start + from..slab.start + to, &image.content);
+        }
+        self.lied.set(true);
+        LAGGING.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     /// Overwrites slabs of a disk with one byte: whole, or a part together with what proves it.
