@@ -14,6 +14,64 @@ pub struct Principal {
     pub name: Option<String>,
 }
 
+/// What becomes of the rights that an entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AclEntryKind {
+    /// They are granted.
+    Allow,
+    /// They are refused.
+    Deny,
+    /// Neither, or only under a condition: such an entry is kept as its text has it.
+    Other,
+}
+
+/// An entry of the list of who may do what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AclEntry {
+    /// Whom it is about, where it says so.
+    pub who: Option<Principal>,
+    /// What becomes of the rights.
+    pub kind: AclEntryKind,
+    /// The rights, as bits of an access mask ([MS-DTYP] 2.4.3); generic ones are those that they stand for.
+    pub mask: u32,
+    /// Whether it applies to the file or directory itself.
+    pub here: bool,
+    /// Whether files below inherit it.
+    pub files: bool,
+    /// Whether directories below inherit it.
+    pub directories: bool,
+    /// Whether it goes no deeper than directly below.
+    pub one_level: bool,
+    /// Whether it came from a directory above.
+    pub inherited: bool,
+    /// The entry as text (SDDL).
+    pub sddl: String,
+}
+
+/// Which accounts are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrincipalKind {
+    /// A user of the server.
+    User,
+    /// A group of the server.
+    Group,
+    /// One that every system knows, as Everyone.
+    WellKnown,
+}
+
+/// Somebody whom permissions can name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KnownPrincipal {
+    /// What it is.
+    pub kind: PrincipalKind,
+    /// The name.
+    pub name: String,
+    /// The security identifier, as `S-1-22-1-1000`.
+    pub sid: String,
+}
+
 /// The security descriptor of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileAcl {
@@ -34,6 +92,8 @@ pub struct FileAcl {
     pub protected: bool,
     /// The descriptor as text (SDDL, [MS-DTYP] 2.5.1).
     pub sddl: String,
+    /// Who may do what, in the order in which it is looked at. Where there is no list at all, everybody may do everything.
+    pub entries: Option<Vec<AclEntry>>,
     /// The same for people, a line for the owner, the group and each entry.
     pub lines: Vec<String>,
 }

@@ -7,6 +7,8 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeJournal {
     /// Names it: a journal that is switched on anew has another, greater one.
+    #[serde(with = "crate::exact")]
+    #[schema(value_type = String)]
     pub id: u64,
     /// The first position that can be read.
     pub first: u64,
@@ -106,6 +108,8 @@ pub struct JournalEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JournalEntries {
     /// The journal.
+    #[serde(with = "crate::exact")]
+    #[schema(value_type = String)]
     pub id: u64,
     /// Those from the position on that was asked for, in order.
     pub entries: Vec<JournalEntry>,
@@ -114,4 +118,18 @@ pub struct JournalEntries {
     /// Records between what was asked for and what is answered are gone, or the journal is another one: look at all files
     /// once, and go on from `next`.
     pub gap: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_many_digits_comes_back_from_programs_whose_numbers_are_floating_point() {
+        let journal = VolumeJournal { id: 17_957_030_327_607_123, first: 8, next: 1448, max_bytes: 1 << 26 };
+        let text = serde_json::to_string(&journal).expect("it is written");
+        assert!(text.starts_with(r#"{"id":"17957030327607123","first":8"#), "{text}");
+        assert_eq!(serde_json::from_str::<VolumeJournal>(&text).expect("it is read"), journal);
+        serde_json::from_str::<VolumeJournal>(&text.replace("1795703", "x")).expect_err("this is no number");
+    }
 }

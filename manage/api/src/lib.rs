@@ -10,7 +10,9 @@ pub mod cause;
 pub mod disk;
 mod error;
 pub mod event;
+mod exact;
 pub mod export;
+mod file;
 pub mod history;
 mod id;
 pub mod integrity;
@@ -37,7 +39,10 @@ pub use access::{
     Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login,
     Role, ServerSettings, Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
 };
-pub use acl::{EffectiveAccess, FileAcl, FileAclChanged, Principal, SetFileAcl};
+pub use acl::{
+    AclEntry, AclEntryKind, EffectiveAccess, FileAcl, FileAclChanged, KnownPrincipal, Principal, PrincipalKind,
+    SetFileAcl,
+};
 pub use cause::{Affected, Cause, CauseDisk, CauseKind};
 pub use disk::{
     CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskLatency, DiskReliability, DiskRetired, DiskSmart, EvacuateDisk,
@@ -46,6 +51,7 @@ pub use disk::{
 pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
 pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, Protocol, SetExport};
+pub use file::{FileEntry, FileListing, FileType};
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use holdfast_model::Condition;
 pub use id::DiskRef;

@@ -11,6 +11,8 @@ use crate::space::LayoutKind;
 /// Whether a pool can be read and changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
+// Generators of clients would give the health of a pool the same name.
+#[schema(as = PoolState)]
 pub enum PoolHealth {
     /// All disks in service.
     Ok,

@@ -149,8 +149,10 @@ pub struct RestoreSnapshot {
 /// How often a snapshot is made, and how many of them are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotRule {
-    /// Seconds from one snapshot to the next; they are made at multiples of that since 1970 in UTC.
+    /// Seconds from one snapshot to the next; without a time of day they are made at multiples of that since 1970 in UTC.
     pub every_seconds: u64,
+    /// The time of day at which they are made, in minutes after midnight in the server's time zone.
+    pub at_minutes: Option<u16>,
     /// The newest ones of this rule that are kept.
     pub keep: u32,
     /// Those that there are.
@@ -166,6 +168,8 @@ pub struct SnapshotRule {
 pub struct SnapshotSchedule {
     /// By how often.
     pub rules: Vec<SnapshotRule>,
+    /// The time zone of the server, as `Europe/Berlin`, in which times of day are meant.
+    pub zone: String,
 }
 
 /// Adds a rule to a schedule, or changes the one of the same interval.
@@ -174,6 +178,10 @@ pub struct SnapshotSchedule {
 pub struct SetSnapshotRule {
     /// Seconds from one snapshot to the next: whole minutes.
     pub every_seconds: u64,
+    /// The time of day at which they are made, in minutes after midnight in the server's time zone; only where they are
+    /// whole days apart.
+    #[serde(default)]
+    pub at_minutes: Option<u16>,
     /// The newest ones of this rule that are kept; those beyond are destroyed.
     pub keep: u32,
 }

@@ -129,14 +129,17 @@ pub struct AdoptVolume {
 }
 
 /// Mounts a volume on the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MountVolume {
-    /// The directory, which must be there. The volume is mounted on it again whenever it is opened.
+    /// The directory. The volume is mounted on it again whenever it is opened.
     pub directory: String,
     /// The directory may hold files: the mount hides them for as long as it lasts.
     #[serde(default)]
     pub over: bool,
+    /// The directory, and those above it, are made where they are missing.
+    #[serde(default)]
+    pub create_directory: bool,
 }
 
 /// Makes a volume larger.

@@ -267,7 +267,7 @@ impl Showing {
         let directory = self.dir.join("files");
         // It may be what is left of a demonstration that was killed: mounting clears that.
         let _ = fs::create_dir(&directory);
-        let request = MountVolume { directory: directory.display().to_string(), over: false };
+        let request = MountVolume { directory: directory.display().to_string(), ..MountVolume::default() };
         if let Err(error) = self.client.put::<VolumeChanged>("/volumes/tank/files/mount", &request).await {
             return self.say(&format!("\nA volume for files is made on another mirror; it is not mounted: {error}"));
         }

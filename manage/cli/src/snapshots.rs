@@ -80,8 +80,8 @@ async fn schedule_command(client: &Client, json: bool, command: ScheduleCommand)
     let path = |volume: &SpacePath| format!("{}/snapshot-schedule", volume_path(volume));
     match command {
         ScheduleCommand::Show { volume } => print(json, &client.get::<SnapshotSchedule>(&path(&volume)).await?),
-        ScheduleCommand::Set { volume, every, keep, yes } => {
-            let request = SetSnapshotRule { every_seconds: every, keep };
+        ScheduleCommand::Set { volume, every, at, keep, yes } => {
+            let request = SetSnapshotRule { every_seconds: every, keep, at_minutes: at };
             let to = format!("{}?confirm={yes}", path(&volume));
             let answer: SnapshotScheduleChanged = client.put(&to, &request).await?;
             tell(json, &answer, answer.changed, format!("the schedule of volume {volume} is set"))

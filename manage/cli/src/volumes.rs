@@ -44,8 +44,8 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let done = format!("volume {} has {size}, on space {}", made.name, made.space);
             tell(json, &answer, answer.changed, with_conditions(done, &made.conditions))
         }
-        VolumeCommand::Mount { volume, directory, over } => {
-            let request = MountVolume { directory: absolute(directory)?, over };
+        VolumeCommand::Mount { volume, directory, over, create_directory } => {
+            let request = MountVolume { directory: absolute(directory)?, over, create_directory };
             let answer: VolumeChanged = client.put(&format!("{}/mount", volume_path(&volume)), &request).await?;
             let done = format!("volume {} is mounted on {}", answer.volume.name, request.directory);
             tell(json, &answer, answer.changed, done)

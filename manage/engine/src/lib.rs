@@ -80,4 +80,4 @@ pub use metrics::CONTENT_TYPE as METRICS_CONTENT_TYPE;
 pub use restore::{RestoreError, restore};
 pub use settings::{Given, Settings};
 pub use state::StateError;
-pub use volumes::{DifferencesAsked, JournalAsked};
+pub use volumes::{DifferencesAsked, JournalAsked, ListingAsked};

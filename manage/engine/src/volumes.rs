@@ -17,6 +17,7 @@ mod file_objects;
 mod integrity;
 mod journal;
 mod known;
+mod listing;
 mod mapped;
 mod mounts;
 mod properties;
@@ -59,6 +60,7 @@ use crate::volumes::file_objects::Shared;
 pub(crate) use crate::volumes::file_objects::{FoundFile, HeldDisk, NewDisk, disks_within, in_use, split};
 pub use crate::volumes::journal::JournalAsked;
 use crate::volumes::known::KnownVolume;
+pub use crate::volumes::listing::ListingAsked;
 use crate::volumes::mapped::Asking;
 use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
@@ -417,7 +419,7 @@ impl Engine {
                 let served = (opened.volume.clone(), opened.opens.clone());
                 match mount_files(open, &name, served, mount, &self.reactors).await {
                     Ok(mounted) => opened.mounted = Some(mounted),
-                    Err(condition) => trouble = Some(condition),
+                    Err(refused) => trouble = Some(refused.trouble),
                 }
             }
         }

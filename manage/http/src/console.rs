@@ -32,7 +32,7 @@ const INDEX: &str = "index.html";
 /// The folder of the files whose names carry hashes of their contents.
 const HASHED: &str = "assets/";
 /// Below these, the last part of a path is the name of an object.
-const OBJECTS: [&str; 3] = ["disks/", "pools/", "spaces/"];
+const OBJECTS: [&str; 4] = ["disks/", "pools/", "spaces/", "volumes/"];
 const NO_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 static ASSETS: LazyLock<HashMap<String, Asset>> =

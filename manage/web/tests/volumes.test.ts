@@ -4,8 +4,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { spawnSync } from 'node:child_process';
+import { check } from './support/axe.ts';
 import { choose, visit } from './support/browser.ts';
-import { mountable } from './support/mounts.ts';
+import { mount as unmount, mountable } from './support/mounts.ts';
 import { scene, skip as without } from './support/scene.ts';
 import { PATIENCE_MS, run, sizeOf } from './support/server.ts';
 
@@ -76,19 +77,31 @@ test('a volume is created on a new space by the wizard', { skip: without }, asyn
   assert.equal(volume.mount, null);
 });
 
-test('it is mounted on a directory, and the table says where', { skip }, async () => {
-  const { page } = on;
+test('it is mounted on a directory, which can be made for it, and the table says where', { skip }, async () => {
+  const { page, server } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');
   await page.getByRole('button', { name: 'Mount…', exact: true }).click();
   const mount = dialog('Mount tank/files');
   await mount.getByText(/again at every start/).waitFor();
-  await mount.getByLabel('Directory').fill('mnt');
+  await mount.getByLabel('Directory', { exact: true }).fill('mnt');
   await mount.getByRole('button', { name: 'Mount', exact: true }).click();
   await mount.locator('[name=directory][aria-invalid=true]').waitFor();
-  await mount.getByLabel('Directory').fill(`${directory}/nowhere`);
+  const missing = join(server.folder, 'not', 'there');
+  const refused = await server.ask('PUT', '/volumes/tank/files/mount', { directory: missing });
+  assert.equal(refused.status, 400, 'a directory that is missing is a fault of the request');
+  await mount.getByLabel('Directory', { exact: true }).fill(missing);
   await mount.getByRole('button', { name: 'Mount', exact: true }).click();
-  await mount.getByText(/is not mounted on/).waitFor();
-  await mount.getByLabel('Directory').fill(directory);
+  await mount.locator('[name=directory][aria-invalid=true]').waitFor();
+  await mount.getByText(/is not mounted on .* does not exist; next: have it made/).waitFor();
+  await mount.getByLabel(/^Make the directory/).check();
+  await mount.getByText(`holdfast volume mount tank/files ${missing} --create-directory`, { exact: true }).waitFor();
+  await mount.getByRole('button', { name: 'Mount', exact: true }).click();
+  await mount.waitFor({ state: 'detached' });
+  await page.getByText(missing, { exact: true }).waitFor();
+  await unmount(server, 'tank/files');
+  await page.getByText('Not mounted', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Mount…', exact: true }).click();
+  await mount.getByLabel('Directory', { exact: true }).fill(directory);
   await mount.getByRole('button', { name: 'Mount', exact: true }).click();
   await mount.waitFor({ state: 'detached' });
   assert.ok(isMounted());
@@ -262,7 +275,8 @@ test('a snapshot of it is made, compared, restored from and destroyed', { skip }
   await restore.getByLabel('File or directory').fill('note');
   await restore.getByRole('button', { name: 'Restore', exact: true }).click();
   await restore.locator('[name=path][aria-invalid=true]').waitFor();
-  await restore.getByLabel('File or directory').fill('/note');
+  await restore.getByRole('list', { name: 'In /' }).getByRole('button', { name: /^note/ }).click();
+  assert.equal(await restore.getByLabel('File or directory').inputValue(), '/note');
   await plan.getByText('1 difference', { exact: true }).waitFor();
   await restore.getByText('holdfast snapshot restore tank/files@monday --path /note --yes', { exact: true }).waitFor();
   await restore.getByRole('button', { name: 'Restore', exact: true }).click();
@@ -290,7 +304,7 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
   await page.getByRole('button', { name: 'Permissions…' }).click();
   const shown = dialog('Permissions on tank/files');
   await shown.getByLabel('File or directory').fill('/note');
-  await shown.getByText('Owner, group and mode are all there is. Mode 0644.').waitFor();
+  await shown.getByText(/^Owner user root, group group root, mode 0644\. They are all there is/).waitFor();
   const access = shown.getByRole('region', { name: 'Effective access' });
   await shown.getByLabel('What may this user do?').fill('4001');
   await access.getByText('Change permissions', { exact: true }).waitFor();
@@ -305,7 +319,9 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
   await shown.getByText(/^holdfast volume acl set tank\/files\/ --sddl .* --below --priority low$/).waitFor();
   await shown.getByLabel('Hand them on to all that is below, as a job').uncheck();
   await shown.getByLabel('File or directory').fill('/note');
+  await shown.getByText('The descriptor as text').click();
   await shown.getByLabel('Descriptor').fill('D:(');
+  await shown.getByText(/^The text below counts/).waitFor();
   await shown.getByRole('button', { name: 'Set permissions' }).click();
   await shown.locator('[name=sddl][aria-invalid=true]').waitFor();
   await shown.getByLabel('Descriptor').fill('D:(D;;FR;;;S-1-22-1-4001)(A;;FA;;;WD)');
@@ -313,6 +329,61 @@ test('permissions are shown, explained for a user and set', { skip }, async () =
   await shown.waitFor({ state: 'detached' });
   const acl = await server.get<{ own: boolean; mode: string }>('/volumes/tank/files/acl?path=/note');
   assert.deepEqual([acl.own, acl.mode], [true, '0777']);
+});
+
+test('permissions are edited by names of users and groups, in words', { skip }, async () => {
+  const { page, server } = on;
+  mkdirSync(join(directory, 'team'));
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Permissions…' }).click();
+  const shown = dialog('Permissions on tank/files');
+  await shown.getByLabel('File or directory').fill('/team');
+  const list = shown.getByRole('list', { name: 'Who may do what' });
+  const add = async (who: string) => {
+    await shown.getByLabel('Add a user or group').fill(who);
+    await shown.getByRole('button', { name: 'Add', exact: true }).click();
+  };
+  await list.getByRole('listitem').first().waitFor();
+  await add('nobody of this name');
+  await shown.getByText('The server knows no user or group “nobody of this name”.').waitFor();
+  await add('daemon');
+  await shown.getByText('Write “user daemon” or “group daemon”.').waitFor();
+  await add('group daemon');
+  await list.getByLabel('Rights of group daemon', { exact: true }).selectOption('Modify');
+  await list.getByLabel('Where the rights of group daemon apply').selectOption('All below only');
+  await add('user daemon');
+  await list.getByLabel('Allow or deny user daemon').selectOption('Deny');
+  await list.getByLabel('Rights of user daemon', { exact: true }).selectOption('Single rights');
+  const single = list.getByRole('group', { name: 'Single rights of user daemon' });
+  for (const right of await single.getByRole('checkbox', { checked: true }).all()) assert.ok(await right.isEnabled());
+  await single.getByLabel('Delete', { exact: true }).check();
+  await check(page, 'an editor of permissions');
+  await shown.getByLabel(/^Inherits nothing from above/).check();
+  await shown.getByRole('button', { name: 'Set permissions' }).click();
+  await shown.waitFor({ state: 'detached' });
+  interface Acl {
+    protected: boolean;
+    entries: { who: { name: string }; kind: string; mask: number; here: boolean; files: boolean }[];
+  }
+  const acl = await server.get<Acl>('/volumes/tank/files/acl?path=/team');
+  const entry = (name: string) => acl.entries.find((one) => one.who.name === name);
+  assert.ok(acl.protected);
+  assert.deepEqual(
+    [entry('group daemon')?.mask, entry('group daemon')?.here, entry('group daemon')?.files],
+    [0x1301bf, false, true],
+  );
+  assert.equal(entry('user daemon')?.kind, 'deny');
+  assert.equal(entry('user daemon')?.mask, 0x1200a9 | 0x10000);
+
+  // What it hands on is shown where it came to, and taken away where it came from.
+  mkdirSync(join(directory, 'team', 'below'));
+  await page.getByRole('button', { name: 'Permissions…' }).click();
+  await shown.getByLabel('File or directory').fill('/team/below');
+  await list.getByText(/modify · from a directory above/).waitFor();
+  assert.equal(await list.getByRole('button', { name: 'Remove the entry of group daemon' }).count(), 0);
+  await shown.getByLabel('What may this user do?').fill('daemon');
+  await shown.getByRole('region', { name: 'Effective access' }).getByText('Change permissions', { exact: true }).waitFor();
+  await shown.getByRole('button', { name: 'Cancel' }).click();
 });
 
 test('what chmod does to descriptors is shown and set', { skip: without }, async () => {
@@ -340,7 +411,7 @@ test('snapshots of it are made by the clock', { skip: without }, async () => {
   await add.locator('[name=every][aria-invalid=true]').waitFor();
   await add.getByLabel('Every').fill('1d');
   await add.getByLabel('Keep').fill('7');
-  await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7', { exact: true }).waitFor();
+  await add.getByText('holdfast snapshot schedule set tank/files --every 1d --at 03:00 --keep 7', { exact: true }).waitFor();
   // As if there were a year of them from an earlier rule.
   const message = '358 snapshots of that interval would be destroyed at once';
   const error = { code: 'not-confirmed', object: 'volume tank/files', message, next_action: 'keep more' };
@@ -354,7 +425,9 @@ test('snapshots of it are made by the clock', { skip: without }, async () => {
   await anyway.waitFor({ state: 'detached' });
   await add.getByLabel('Keep').fill('7');
   await anyway.waitFor();
-  await add.getByText('holdfast snapshot schedule set tank/files --every 1d --keep 7 --yes', { exact: true }).waitFor();
+  await add
+    .getByText('holdfast snapshot schedule set tank/files --every 1d --at 03:00 --keep 7 --yes', { exact: true })
+    .waitFor();
   const sent = page.waitForRequest('**/snapshot-schedule?confirm=true');
   await add.getByRole('button', { name: 'Set and destroy' }).click();
   await sent;

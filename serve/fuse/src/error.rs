@@ -17,7 +17,7 @@ pub enum FuseError {
     #[error("mounting on {0} is not permitted; run as root, in a container with CAP_SYS_ADMIN")]
     NotPermitted(PathBuf),
     /// The directory is not there.
-    #[error("the directory {0} does not exist; create it first")]
+    #[error("the directory {0} does not exist")]
     NoDirectory(PathBuf),
     /// Something else than a directory is there.
     #[error("{0} is not a directory; a volume is mounted on one")]

@@ -51,6 +51,14 @@ fn parse_interval(text: &str) -> Result<u64, String> {
     Ok(time.as_secs())
 }
 
+/// Minutes after midnight, of `03:00`.
+fn parse_time_of_day(text: &str) -> Result<u16, String> {
+    let wrong = || format!("'{text}' is no time of day: write HH:MM, for example 03:00");
+    let (hours, minutes) = text.split_once(':').ok_or_else(wrong)?;
+    let number = |text: &str, below: u16| text.parse::<u16>().ok().filter(|number| text.len() == 2 && *number < below);
+    Ok(number(hours, 24).ok_or_else(wrong)? * 60 + number(minutes, 60).ok_or_else(wrong)?)
+}
+
 /// What to do with schedules.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
@@ -61,6 +69,9 @@ pub enum ScheduleCommand {
         /// The time from one to the next, for example 15m, 1h or 1d; at multiples of it, in UTC
         #[arg(long, value_name = "TIME", value_parser = parse_interval)]
         every: u64,
+        /// The time of day, in the server's time zone, where they are whole days apart
+        #[arg(long, value_name = "HH:MM", value_parser = parse_time_of_day)]
+        at: Option<u16>,
         /// How many of them to keep; those beyond are destroyed
         #[arg(long, value_name = "N")]
         keep: u32,

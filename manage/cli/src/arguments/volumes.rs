@@ -241,12 +241,15 @@ pub enum VolumeCommand {
     Mount {
         /// POOL/VOLUME
         volume: SpacePath,
-        /// The directory; it must exist
+        /// The directory
         #[arg(value_hint = ValueHint::DirPath)]
         directory: PathBuf,
         /// Also if the directory is not empty: its files are hidden while the volume is mounted
         #[arg(long)]
         over: bool,
+        /// Make the directory, and those above it, where they are missing
+        #[arg(long)]
+        create_directory: bool,
     },
     /// Unmount a volume, which programs must not use
     Unmount {

@@ -65,12 +65,13 @@ impl Shown for SnapshotSchedule {
         let rows = self.rules.iter().map(|rule| {
             vec![
                 interval(rule.every_seconds),
+                rule.at_minutes.map_or_else(|| "-".into(), |at| format!("{:02}:{:02}", at / 60, at % 60)),
                 rule.keep.to_string(),
                 rule.snapshots.to_string(),
                 rule.last_at.clone().unwrap_or_else(|| "-".into()),
                 rule.next_at.clone(),
             ]
         });
-        table(&["EVERY", "KEEP", "SNAPSHOTS", "LAST", "NEXT"], rows)
+        table(&["EVERY", "AT", "KEEP", "SNAPSHOTS", "LAST", "NEXT"], rows)
     }
 }

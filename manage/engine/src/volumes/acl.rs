@@ -2,6 +2,9 @@
 //!
 //! Invariant: names are those of the server at the moment; what is kept are security identifiers.
 
+mod entries;
+mod principals;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,6 +12,8 @@ use holdfast_api::{ApiError, Code, EffectiveAccess, FileAcl, FileAclChanged, Job
 use holdfast_identity::{
     AccessMask, AclState, Control, Node, SecurityDescriptor, Sid, describe, sddl, trivial_mode, well_known,
 };
+
+use self::entries::entries;
 use holdfast_volume::service::{Attributes, Caller, FileKind, FileService, Flush, NameRules, SecurityParts};
 use holdfast_volume::{Volume, VolumeError};
 
@@ -78,9 +83,11 @@ fn node_of(facts: &Attributes) -> Node {
 
 async fn shown(path: &str, facts: &Attributes, descriptor: &SecurityDescriptor) -> ApiResult<FileAcl> {
     let names = Names::of(sids(descriptor)).await;
-    let sddl = sddl::print(descriptor).map_err(|error| {
+    let unprintable = |error: sddl::SddlError| {
         ApiError::new(Code::Failed, format!("path {path}"), error.to_string(), "set other permissions")
-    })?;
+    };
+    let sddl = sddl::print(descriptor).map_err(unprintable)?;
+    let entries = entries(&descriptor.dacl, &names).map_err(unprintable)?;
     Ok(FileAcl {
         path: path.to_owned(),
         directory: facts.kind == FileKind::Directory,
@@ -90,6 +97,7 @@ async fn shown(path: &str, facts: &Attributes, descriptor: &SecurityDescriptor) 
         group: descriptor.group.as_ref().map(|sid| names.principal(sid)),
         protected: descriptor.control.contains(Control::DACL_PROTECTED),
         sddl,
+        entries,
         lines: describe(descriptor, |sid| names.name(sid)),
     })
 }

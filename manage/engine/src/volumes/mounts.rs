@@ -3,6 +3,8 @@
 //! Invariants: where a volume is to be mounted is on its pool before a change of it is answered. What programs use is
 //! not taken from them unless that is asked for.
 
+mod directories;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,8 +37,13 @@ impl Engine {
                 let message = format!("{:?} is no absolute path", mount.directory);
                 return Err(ApiError::invalid(object, message, "write it from / on").at("directory"));
             }
-            let changed = engine.mount_now(&open, &name, &object, &mount).await?;
-            Ok(VolumeChanged { changed, volume: engine.volume(&path)? })
+            let made =
+                if request.create_directory { directories::create(&object, &mount.directory).await? } else { None };
+            let mounted = engine.mount_now(&open, &name, &object, &mount).await;
+            if let (Err(_), Some(made)) = (&mounted, made) {
+                made.remove().await;
+            }
+            Ok(VolumeChanged { changed: mounted?, volume: engine.volume(&path)? })
         })
         .await
     }
@@ -69,8 +76,8 @@ impl Engine {
             end_mount(before).await;
         }
         let mounted = mount_files(open, name, served, mount, &self.reactors).await;
-        let failed = |trouble: Condition| ApiError::new(Code::Failed, object, trouble.cause, trouble.next_action);
-        let mounted = mounted.map_err(|trouble| failed(trouble).at("directory"))?;
+        let refused = |NotMounted { code, trouble }| ApiError::new(code, object, trouble.cause, trouble.next_action);
+        let mounted = mounted.map_err(|why| refused(why).at("directory"))?;
         if open.volumes().get(name).is_some_and(|live| live.is_away) {
             end_mount(mounted).await;
             return Err(conflict(object, "a job repairs it offline", "see 'holdfast job list', and wait for its end"));
@@ -170,6 +177,22 @@ fn put_mounted(open: &OpenPool, name: &str, mounted: Mounted) {
     }
 }
 
+/// Why a volume is not mounted.
+pub(super) struct NotMounted {
+    /// Whose fault it is: the directory's, or the server's.
+    code: Code,
+    pub(super) trouble: Condition,
+}
+
+/// Whether another directory, or other words, would have been mounted on.
+fn code_of(error: &FuseError) -> Code {
+    match error {
+        FuseError::NoDirectory(_) | FuseError::NotDirectory(_) | FuseError::NotEmpty { .. } => Code::Invalid,
+        FuseError::AlreadyMounted { .. } | FuseError::InUse { .. } => Code::Conflict,
+        _ => Code::Failed,
+    }
+}
+
 /// Mounts a volume, with the table of what is open on it, on a directory.
 pub(super) async fn mount_files(
     open: &OpenPool,
@@ -177,7 +200,7 @@ pub(super) async fn mount_files(
     (volume, opens): (Arc<Volume>, Arc<Table>),
     mount: &KnownMount,
     reactors: &[ReactorHandle],
-) -> Result<Mounted, Condition> {
+) -> Result<Mounted, NotMounted> {
     let source = format!("{}/{name}", open.name());
     let directory = &mount.directory;
     let settings = MountSettings {
@@ -194,19 +217,25 @@ pub(super) async fn mount_files(
     let files = Arc::new(Browsed::new(volume));
     let mounting = holdfast_fuse::mount(files, opens, Path::new(directory), settings, reactors);
     let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
-    let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
+    let (code, why) = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
         Ok(Ok(mounted)) => return Ok(mounted),
         Ok(Err(error)) => {
-            if matches!(error, FuseError::NotEmpty { .. }) {
-                next = format!(
-                    "choose an empty directory, or hide them: 'holdfast volume mount {source} {directory} --over'"
-                );
+            match error {
+                FuseError::NotEmpty { .. } => {
+                    next = format!(
+                        "choose an empty directory, or hide them: 'holdfast volume mount {source} {directory} --over'"
+                    );
+                }
+                FuseError::NoDirectory(_) => {
+                    next = format!("have it made: 'holdfast volume mount {source} {directory} --create-directory'");
+                }
+                _ => (),
             }
-            error.to_string()
+            (code_of(&error), error.to_string())
         }
-        Err(_) => format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs()),
+        Err(_) => (Code::Timeout, format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs())),
     };
-    Err(Condition::new(format!("is not mounted on {directory}: {why}"), next))
+    Err(NotMounted { code, trouble: Condition::new(format!("is not mounted on {directory}: {why}"), next) })
 }
 
 /// Ends a mount, also one in use; what kept it from ending in good order.
@@ -285,7 +314,7 @@ pub(crate) async fn give_back(open: &OpenPool, id: Uuid, reactors: &[ReactorHand
             put_mounted(open, &name, mounted);
             None
         }
-        Err(trouble) => {
+        Err(NotMounted { trouble, .. }) => {
             if let Some(live) = open.volumes().get_mut(&name) {
                 live.trouble = Some(trouble.clone());
             }

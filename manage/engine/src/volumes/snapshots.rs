@@ -2,6 +2,7 @@
 //!
 //! Invariant: a snapshot is destroyed only by who confirms it, or by the rule that made it.
 
+mod clock;
 mod schedule;
 mod side_by_side;
 

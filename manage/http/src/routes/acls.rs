@@ -1,7 +1,7 @@
 //! Permissions of files of volumes.
 
 use axum::Json;
-use holdfast_api::{EffectiveAccess, ErrorBody, FileAcl, FileAclChanged, SetFileAcl};
+use holdfast_api::{EffectiveAccess, ErrorBody, FileAcl, FileAclChanged, KnownPrincipal, SetFileAcl};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -63,4 +63,20 @@ pub(crate) async fn access(
     InQuery(OfUser { path, user }): InQuery<OfUser>,
 ) -> Answered<Json<EffectiveAccess>> {
     Ok(Json(engine.file_access(&format!("{pool}/{volume}"), &path, &user).await?))
+}
+
+/// Who is looked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Named {
+    /// The name or number of a user or group; all that the server lists where it is left out.
+    name: Option<String>,
+}
+
+/// Lists users and groups whom permissions can name; whom a directory service does not list is found by name.
+#[utoipa::path(get, path = "/principals", tag = "volumes", operation_id = "principal_list", params(Named),
+    responses((status = 200, body = Vec<KnownPrincipal>, description = "Those found."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn principals(engine: OnEngine, InQuery(Named { name }): InQuery<Named>) -> Json<Vec<KnownPrincipal>> {
+    Json(engine.principals(name.as_deref()).await)
 }

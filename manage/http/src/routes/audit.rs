@@ -60,7 +60,7 @@ pub(crate) async fn list(access: OnAccess, InQuery(which): InQuery<Which>) -> An
 
 /// Gives a copy of the configuration store: one consistent state, as a SQLite file, without sessions.
 #[utoipa::path(get, path = "/backup", tag = "access", operation_id = "backup",
-    responses((status = 200, body = Vec<u8>, content_type = "application/vnd.sqlite3", description = "The file."),
+    responses((status = 200, body = String, content_type = "application/octet-stream", description = "The file."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -> Answered<impl IntoResponse + use<>> {
     let file = File::from_std(api.access.backup().await?);
@@ -92,7 +92,7 @@ pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -
         }
     });
     let headers = [
-        (CONTENT_TYPE, "application/vnd.sqlite3"),
+        (CONTENT_TYPE, "application/octet-stream"),
         (CONTENT_DISPOSITION, "attachment; filename=\"holdfast-config.db\""),
     ];
     Ok((headers, Body::from_stream(chunks)))

@@ -1,7 +1,7 @@
 //! Change journals of volumes.
 
 use axum::Json;
-use holdfast_api::{ErrorBody, JournalEntries, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
+use holdfast_api::{ApiError, ErrorBody, JournalEntries, SetVolumeJournal, VolumeJournal, VolumeJournalChanged};
 use holdfast_engine::JournalAsked;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -52,7 +52,7 @@ pub(crate) async fn remove(
 #[into_params(parameter_in = Query)]
 pub(crate) struct Asked {
     /// The journal that was read before; the one that there is if it is left out.
-    id: Option<u64>,
+    id: Option<String>,
     /// The position from which to read; the first one that there is if it is left out.
     from: Option<u64>,
     /// Records, at most; 1000 if left out, which is the most.
@@ -69,6 +69,11 @@ pub(crate) async fn read(
     InPath((pool, volume)): InPath<(String, String)>,
     InQuery(Asked { id, from, most }): InQuery<Asked>,
 ) -> Answered<Json<JournalEntries>> {
+    let path = format!("{pool}/{volume}");
+    let id = id.map(|id| id.parse()).transpose().map_err(|_| {
+        ApiError::invalid(format!("volume {path}"), "this is the id of no journal", "repeat with the id of an answer")
+            .at("id")
+    })?;
     let asked = JournalAsked { id, from, most };
-    Ok(Json(engine.volume_journal_entries(&format!("{pool}/{volume}"), asked).await?))
+    Ok(Json(engine.volume_journal_entries(&path, asked).await?))
 }

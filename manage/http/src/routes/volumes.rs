@@ -3,10 +3,11 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, SetVolume,
-    SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged,
+    AdoptVolume, Changed, CreateVolume, ErrorBody, FileListing, GrowVolume, JobChanged, MountVolume, SetPace,
+    SetVolume, SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged,
     VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
 };
+use holdfast_engine::ListingAsked;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -276,6 +277,32 @@ pub(crate) async fn usage(
     InQuery(below): InQuery<Below>,
 ) -> Answered<Json<VolumeUsage>> {
     Ok(Json(engine.volume_usage(&format!("{pool}/{volume}"), &below.path).await?))
+}
+
+/// Which directory is listed, and from where on.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Listed {
+    /// The directory, from the volume's root on; the root if left out.
+    #[serde(default)]
+    path: String,
+    /// The name of a snapshot to list it in; as it is now if left out.
+    snapshot: Option<String>,
+    /// The `next` of the answer before.
+    after: Option<String>,
+}
+
+/// Lists names in a directory of a volume, as it is or as a snapshot has it, up to a thousand at a time.
+#[utoipa::path(get, path = "/volumes/{pool}/{volume}/files", tag = "volumes", operation_id = "volume_files",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Listed),
+    responses((status = 200, body = FileListing, description = "The names."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn files(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(Listed { path, snapshot, after }): InQuery<Listed>,
+) -> Answered<Json<FileListing>> {
+    Ok(Json(engine.list_files(&format!("{pool}/{volume}"), ListingAsked { path, snapshot, after }).await?))
 }
 
 /// Which quotas are listed.

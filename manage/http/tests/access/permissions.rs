@@ -33,7 +33,7 @@ const PLANS: [&str; 7] = [
 ];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 /// What reads and is for administrators; or, where it works through names of files, for operators.
-const NOT_FOR_VIEWERS: [&str; 11] = [
+const NOT_FOR_VIEWERS: [&str; 13] = [
     "account_list",
     "account_show",
     "audit_list",
@@ -44,6 +44,8 @@ const NOT_FOR_VIEWERS: [&str; 11] = [
     "volume_journal_read",
     "volume_acl_show",
     "volume_acl_access",
+    "volume_files",
+    "principal_list",
     "snapshot_diff",
 ];
 

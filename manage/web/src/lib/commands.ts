@@ -12,7 +12,7 @@ import type { AddLun, CreateExport, CreateSpace, CreateTarget, CreateVolume } fr
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
 import { holdfast, option } from './shell.ts';
-import { exactTime } from './times.ts';
+import { exactTime, timeOfDay } from './times.ts';
 
 export interface Pace {
   priority?: 'low' | 'normal' | 'high' | null;
@@ -223,7 +223,8 @@ export const volume = {
       request.case_sensitive && '--case-sensitive',
     ),
   set: (volume: string, change: ModeChange) => holdfast('volume', 'set', volume, option('--mode-change', change)),
-  mount: (volume: string, directory: string, over: boolean) => holdfast('volume', 'mount', volume, directory, over && '--over'),
+  mount: (volume: string, directory: string, over: boolean, create = false) =>
+    holdfast('volume', 'mount', volume, directory, over && '--over', create && '--create-directory'),
   unmount: (volume: string, force: boolean) => holdfast('volume', 'unmount', volume, force && '--force'),
   grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
   shrink: (volume: string, bytes: number | null, how: Pace = {}) =>
@@ -286,6 +287,7 @@ export const snapshot = {
       'set',
       volume,
       option('--every', exactTime(rule.every_seconds)),
+      option('--at', typeof rule.at_minutes === 'number' ? timeOfDay(rule.at_minutes) : null),
       option('--keep', rule.keep),
       yes && '--yes',
     ),

@@ -34,6 +34,8 @@ const paths = {
   pause: 'M5.5 3.5v9M10.5 3.5v9',
   play: 'M5 3.5v9l7.5-4.5z',
   more: 'M3.5 7.6a.5.5 0 1 0 .01 0M8 7.6a.5.5 0 1 0 .01 0M12.5 7.6a.5.5 0 1 0 .01 0',
+  folder: 'M2 4h4.5l1.5 1.5H14V13H2z',
+  file: 'M4 2h5l3 3v9H4zM9 2v3h3',
   light: 'M8 2a4 4 0 0 0-2 7.5V11h4V9.5A4 4 0 0 0 8 2M6.5 13.5h3',
 } as const;
 

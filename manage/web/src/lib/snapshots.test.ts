@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SnapshotDifference, VolumeSnapshot } from './api/types';
 import { madeBy, partWords, pathProblem, placeWords, places, ruleProblems, ruleRequest, sameRule } from './snapshots.ts';
+import { timeOfDay } from './times.ts';
 
 const difference = (more: Partial<SnapshotDifference>): SnapshotDifference => ({
   change: 'changed',
@@ -45,13 +46,17 @@ test('snapshots stand on the line between the oldest and now', () => {
 });
 
 test('rules are whole minutes and keep something', () => {
-  assert.deepEqual(ruleRequest({ every: '15m', keep: ' 24 ' }), { every_seconds: 900, keep: 24 });
-  assert.deepEqual(ruleProblems({ every: '1h', keep: '24' }), { every: undefined, keep: undefined });
-  for (const every of ['', 'never', '90s', 'x']) assert.ok(ruleProblems({ every, keep: '1' }).every);
-  for (const keep of ['', '0', '1001', '1.5']) assert.ok(ruleProblems({ every: '1h', keep }).keep);
+  assert.deepEqual(ruleRequest({ every: '15m', keep: ' 24 ', at: '03:00' }), { every_seconds: 900, keep: 24 });
+  assert.deepEqual(ruleProblems({ every: '1h', keep: '24', at: '' }), { every: undefined, keep: undefined });
+  for (const every of ['', 'never', '90s', 'x']) assert.ok(ruleProblems({ every, keep: '1', at: '' }).every);
+  for (const keep of ['', '0', '1001', '1.5']) assert.ok(ruleProblems({ every: '1h', keep, at: '' }).keep);
   assert.ok(sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 60, keep: 1 }));
   assert.ok(!sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 60, keep: 2 }));
   assert.ok(!sameRule({ every_seconds: 60, keep: 1 }, { every_seconds: 120, keep: 1 }));
+  assert.deepEqual(ruleRequest({ every: '7d', keep: '4', at: '03:30' }), { every_seconds: 604_800, keep: 4, at_minutes: 210 });
+  assert.deepEqual(ruleRequest({ every: '1d', keep: '4', at: '' }), { every_seconds: 86_400, keep: 4 });
+  assert.ok(!sameRule({ every_seconds: 86_400, keep: 1 }, { every_seconds: 86_400, keep: 1, at_minutes: 0 }));
+  assert.deepEqual([0, 210, 1439].map(timeOfDay), ['00:00', '03:30', '23:59']);
   assert.equal(pathProblem('/projects'), undefined);
   assert.ok(pathProblem('projects'));
 });

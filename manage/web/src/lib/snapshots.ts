@@ -52,16 +52,32 @@ export function places(snapshots: readonly VolumeSnapshot[], now: number): { nam
 export interface RuleForm {
   every: string;
   keep: string;
+  /** The time of day, as `03:00`, for snapshots that are whole days apart; empty for midnight in UTC. */
+  at: string;
+}
+
+const DAY_SECONDS = 86_400;
+
+/** Whether the snapshots of a rule are whole days apart. */
+export function isDaily(form: Pick<RuleForm, 'every'>): boolean {
+  const every = parseTime(form.every);
+  return every !== null && every > 0 && every % DAY_SECONDS === 0;
 }
 
 /** What the fields of a rule ask for. */
 export function ruleRequest(form: RuleForm): SetSnapshotRule {
-  return { every_seconds: parseTime(form.every) ?? 0, keep: Number(form.keep.trim()) };
+  const [hours = 0, minutes = 0] = form.at.split(':').map(Number);
+  const at = isDaily(form) && form.at !== '' ? { at_minutes: hours * 60 + minutes } : {};
+  return { every_seconds: parseTime(form.every) ?? 0, keep: Number(form.keep.trim()), ...at };
 }
 
 /** Whether two rules are the same. */
 export function sameRule(one: SetSnapshotRule, other: SetSnapshotRule): boolean {
-  return one.every_seconds === other.every_seconds && one.keep === other.keep;
+  return (
+    one.every_seconds === other.every_seconds &&
+    one.keep === other.keep &&
+    (one.at_minutes ?? null) === (other.at_minutes ?? null)
+  );
 }
 
 /** What is wrong with the fields of a rule. */

@@ -13,7 +13,7 @@ const fresh: Known = {
   spaces: [{ layout: 'mirror', protection: protection(0) }],
   scrub: { seconds: 604_800, origin: 'default' },
 };
-const rule = { every_seconds: 3600, keep: 24, snapshots: 1, next_at: '' };
+const rule = { every_seconds: 3600, at_minutes: null, keep: 24, snapshots: 1, next_at: '' };
 const done: Known = {
   channels: [{}],
   rules: [{ enabled: true }],

@@ -23,6 +23,11 @@ export function timeText(seconds: number): string {
   return `${count} ${word}${count === 1 ? '' : 's'}`;
 }
 
+/** `03:00` of minutes after midnight. */
+export function timeOfDay(minutes: number): string {
+  return [Math.floor(minutes / 60), minutes % 60].map((part) => String(part).padStart(2, '0')).join(':');
+}
+
 /** Seconds of `12h`, `7 days`, or 0 for `never`; null if it is no time. */
 export function parseTime(text: string): number | null {
   if (text.trim().toLowerCase() === 'never') return 0;

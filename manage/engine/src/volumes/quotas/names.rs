@@ -70,6 +70,14 @@ pub(in crate::volumes) async fn number(table: &str, name: &str) -> Option<u32> {
     entries(table, &[name.to_owned()]).await.first().map(|(_, number)| *number)
 }
 
+/// Users or groups with their numbers: the one of a name or number, or all that the system lists.
+pub(in crate::volumes) async fn accounts(table: &str, name: Option<&str>) -> Vec<(String, u32)> {
+    match name {
+        Some(name) if number_in(name).is_none() && !is_name(name) => Vec::new(),
+        name => entries(table, &name.map(str::to_owned).into_iter().collect::<Vec<_>>()).await,
+    }
+}
+
 /// The names of users or groups that have some.
 pub(in crate::volumes) async fn names(table: &str, numbers: Vec<u32>) -> BTreeMap<u32, String> {
     let mut names = BTreeMap::new();

@@ -23,10 +23,12 @@ use holdfast_api::{
 use holdfast_model::counted;
 use holdfast_volume::{Snapshot, Volume};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::clock::{DAY_MINUTES, DAY_SECONDS, begin_of, interval_at, server_zone, zone_name};
 use super::side_by_side::SideBySide;
 use super::{shown_time, stamp};
 use crate::engine::{Engine, OpenPool};
@@ -49,6 +51,16 @@ const MOST_SECONDS: u64 = 3653 * 24 * 3600;
 pub(crate) struct Rule {
     pub(crate) every_seconds: u64,
     pub(crate) keep: u32,
+    /// The time of day, in minutes after midnight where the server is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_minutes: Option<u16>,
+}
+
+impl Rule {
+    fn of(set: SetSnapshotRule) -> Self {
+        let SetSnapshotRule { every_seconds, keep, at_minutes } = set;
+        Self { every_seconds, keep, at_minutes }
+    }
 }
 
 /// What hinders the rules of a volume.
@@ -84,11 +96,6 @@ struct Ruled {
     volume: Arc<Volume>,
 }
 
-/// The number of the interval of a rule at a time.
-fn interval_at(rule: Rule, seconds: i64) -> i64 {
-    seconds.div_euclid(rule.every_seconds as i64)
-}
-
 fn prefix(every_seconds: u64) -> String {
     format!("{PREFIX}{}-", interval(every_seconds))
 }
@@ -112,22 +119,20 @@ fn of_rule(rule: Rule, snapshots: &[Snapshot]) -> Vec<&Snapshot> {
 }
 
 /// Whether a rule is to make one now: its last one is of another interval, also where the clock was set back.
-fn is_due(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> bool {
-    let last = of_rule(rule, snapshots).last().map(|last| interval_at(rule, last.created.seconds));
-    last != Some(interval_at(rule, now.as_second()))
+fn is_due(rule: Rule, snapshots: &[Snapshot], now: Timestamp, zone: &TimeZone) -> bool {
+    let made = of_rule(rule, snapshots).last().and_then(|last| Timestamp::from_second(last.created.seconds).ok());
+    made.map(|made| interval_at(rule, made, zone)) != Some(interval_at(rule, now, zone))
 }
 
-fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRule {
+fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp, zone: &TimeZone) -> SnapshotRule {
     let own = of_rule(rule, snapshots);
-    let next = match is_due(rule, snapshots, now) {
+    let next = match is_due(rule, snapshots, now, zone) {
         true => now,
-        false => {
-            let every = rule.every_seconds as i64;
-            Timestamp::from_second((interval_at(rule, now.as_second()) + 1) * every).unwrap_or(now)
-        }
+        false => begin_of(rule, interval_at(rule, now, zone) + 1, zone).unwrap_or(now),
     };
     SnapshotRule {
         every_seconds: rule.every_seconds,
+        at_minutes: rule.at_minutes,
         keep: rule.keep,
         snapshots: own.len() as u32,
         last_at: own.last().map(|last| shown_time(last.created)),
@@ -136,8 +141,9 @@ fn shown_rule(rule: Rule, snapshots: &[Snapshot], now: Timestamp) -> SnapshotRul
 }
 
 fn shown(rules: &[Rule], volume: &Volume) -> SnapshotSchedule {
-    let (snapshots, now) = (volume.snapshots(), Timestamp::now());
-    SnapshotSchedule { rules: rules.iter().map(|rule| shown_rule(*rule, &snapshots, now)).collect() }
+    let (snapshots, now, zone) = (volume.snapshots(), Timestamp::now(), server_zone());
+    let rules = rules.iter().map(|rule| shown_rule(*rule, &snapshots, now, &zone)).collect();
+    SnapshotSchedule { rules, zone: zone_name(&zone) }
 }
 
 /// What hinders the rules of a volume, `POOL/VOLUME`.
@@ -161,7 +167,14 @@ pub(in crate::volumes) fn conditions(name: &str, watch: &ScheduleWatch) -> Vec<C
 /// Refuses rules that cannot be meant.
 fn check(object: &str, rules: &[Rule], set: SetSnapshotRule) -> ApiResult<()> {
     let refuse = |message: String, next: &str, field| Err(ApiError::invalid(object, message, next).at(field));
-    let SetSnapshotRule { every_seconds, keep } = set;
+    let SetSnapshotRule { every_seconds, keep, at_minutes } = set;
+    if at_minutes.is_some_and(|minutes| minutes >= DAY_MINUTES) {
+        return refuse("a day has 1440 minutes".into(), "count them from midnight, from 0", "at_minutes");
+    }
+    if at_minutes.is_some() && !every_seconds.is_multiple_of(DAY_SECONDS) {
+        let message = "only snapshots that are whole days apart are made at a time of day".into();
+        return refuse(message, "write for example 1d or 7d, or leave the time of day out", "at_minutes");
+    }
     if every_seconds == 0 || !every_seconds.is_multiple_of(60) || every_seconds > MOST_SECONDS {
         let message = format!("snapshots are made every so many whole minutes, not every {every_seconds} s");
         return refuse(message, "write for example 15m, 1h or 1d", "every_seconds");
@@ -183,10 +196,10 @@ fn check(object: &str, rules: &[Rule], set: SetSnapshotRule) -> ApiResult<()> {
 
 /// Refuses a rule that would have snapshots destroyed that are kept so far; those that rules of before left count too.
 fn refuse_loss(object: &str, rules: &[Rule], snapshots: &[Snapshot], set: SetSnapshotRule) -> ApiResult<()> {
-    let SetSnapshotRule { every_seconds, keep } = set;
+    let SetSnapshotRule { every_seconds, keep, .. } = set;
     // What a rule of before does not keep goes anyhow.
     let is_kept = |rule: &Rule| rule.every_seconds == every_seconds && rule.keep <= keep;
-    let own = of_rule(Rule { every_seconds, keep }, snapshots);
+    let own = of_rule(Rule::of(set), snapshots);
     let beyond = own.len().saturating_sub(keep as usize);
     let Some(oldest) = own.first().filter(|_| beyond > 0 && !rules.iter().any(is_kept)) else { return Ok(()) };
     let which = counted(beyond as u64, "snapshot of that interval", "snapshots of that interval");
@@ -227,11 +240,12 @@ impl Engine {
             if !confirmed {
                 refuse_loss(&format!("volume {path}"), &known.snapshot_rules, &volume.snapshots(), set)?;
             }
-            let SetSnapshotRule { every_seconds, keep } = set;
-            let words = format!("snapshots are made every {}, and {keep} of them kept", interval(every_seconds));
+            let SetSnapshotRule { every_seconds, keep, at_minutes } = set;
+            let at = at_minutes.map_or_else(String::new, |at| format!(" at {:02}:{:02}", at / 60, at % 60));
+            let words = format!("snapshots are made every {}{at}, and {keep} of them kept", interval(every_seconds));
             let change = |rules: &mut Vec<Rule>| {
                 rules.retain(|rule| rule.every_seconds != every_seconds);
-                rules.push(Rule { every_seconds, keep });
+                rules.push(Rule::of(set));
                 rules.sort_by_key(|rule| rule.every_seconds);
             };
             engine.change_rules(&path, &words, change).await
@@ -302,11 +316,11 @@ impl Engine {
         let path = format!("{}/{name}", open.name());
         let handed = OnceCell::new();
         for rule in rules.iter().copied() {
-            let now = Timestamp::now();
+            let (now, zone) = (Timestamp::now(), server_zone());
             let mut snapshots = volume.snapshots();
             let mut is_kept = true;
             let mut hindered = None;
-            if is_due(rule, &snapshots, now) {
+            if is_due(rule, &snapshots, now, &zone) {
                 let handed = handed.get_or_init(|| self.hand_over_mapped(&path)).await.clone();
                 let made = match handed {
                     Ok(lacks) => self.make_by_rule(&path, rule, now).await.map(|()| lacks),
@@ -319,7 +333,7 @@ impl Engine {
                 self.note_rule(open, name, lacks.map(told), |watch| &mut watch.lacking, rule);
                 snapshots = volume.snapshots();
             }
-            self.note_interval(open, name, (rule, interval_at(rule, now.as_second())), is_kept, hindered);
+            self.note_interval(open, name, (rule, interval_at(rule, now, &zone)), is_kept, hindered);
             let own = of_rule(rule, &snapshots);
             let beyond = own.len().saturating_sub(rule.keep as usize);
             let mut failed = None;
@@ -421,6 +435,10 @@ mod tests {
         Snapshot { name: name.into(), number: 1, generation: 1, created, files: 1, kept_bytes: 0 }
     }
 
+    fn rule(every_seconds: u64, keep: u32) -> Rule {
+        Rule { every_seconds, keep, at_minutes: None }
+    }
+
     #[test]
     fn a_rule_knows_its_snapshots_by_their_names() {
         for (seconds, short) in [(60, "1m"), (5400, "90m"), (3600, "1h"), (86_400, "1d"), (604_800, "7d")] {
@@ -434,15 +452,16 @@ mod tests {
 
     #[test]
     fn one_is_due_in_each_interval_and_after_the_clock_was_set() {
-        let rule = Rule { every_seconds: 3600, keep: 2 };
+        let rule = rule(3600, 2);
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        let is_due = |rule, made: &[Snapshot], now| super::is_due(rule, made, now, &TimeZone::UTC);
         assert!(is_due(rule, &[], at(7200)));
         let made = [snapshot("auto-1h-a", 7205), snapshot("auto-1d-b", 9000), snapshot("by hand", 10_900)];
         assert!(!is_due(rule, &made, at(10_799)));
         assert!(is_due(rule, &made, at(10_800)), "the next hour");
         assert!(is_due(rule, &made, at(3600)), "set back");
-        assert!(!is_due(Rule { every_seconds: 86_400, keep: 2 }, &made, at(10_800)));
-        let told = shown_rule(rule, &made, at(7300));
+        assert!(!is_due(super::tests::rule(86_400, 2), &made, at(10_800)));
+        let told = shown_rule(rule, &made, at(7300), &TimeZone::UTC);
         assert_eq!((told.snapshots, &told.next_at[..]), (1, "1970-01-01T03:00:00.000Z"));
     }
 
@@ -463,10 +482,10 @@ mod tests {
         let hand = [snapshot("by hand", 0), snapshot("auto-1h-a", 0)];
         let all = [&hand[..], &made[..]].concat();
         let set = |rules: &[Rule], keep| {
-            let set = SetSnapshotRule { every_seconds: 86_400, keep };
+            let set = SetSnapshotRule { every_seconds: 86_400, keep, at_minutes: None };
             refuse_loss("volume tank/files", rules, &all, set)
         };
-        let yearly = [Rule { every_seconds: 86_400, keep: 365 }];
+        let yearly = [rule(86_400, 365)];
         let refused = set(&yearly, 36).expect_err("329 go");
         assert_eq!(refused.code, Code::NotConfirmed);
         let told =
@@ -477,16 +496,16 @@ mod tests {
         for (rules, keep) in [(&yearly[..], 365), (&yearly[..], 400), (&[][..], 365)] {
             set(rules, keep).expect("nothing goes");
         }
-        let narrow = [Rule { every_seconds: 86_400, keep: 30 }];
+        let narrow = [rule(86_400, 30)];
         set(&narrow, 30).expect("they go already");
         set(&narrow, 40).expect("they go already");
     }
 
     #[test]
     fn rules_that_cannot_be_meant_are_refused() {
-        let rules = [Rule { every_seconds: 3600, keep: 990 }];
+        let rules = [rule(3600, 990)];
         let refused = |every_seconds, keep| {
-            let checked = check("volume tank/files", &rules, SetSnapshotRule { every_seconds, keep });
+            let checked = check("volume tank/files", &rules, SetSnapshotRule { every_seconds, keep, at_minutes: None });
             checked.err().and_then(|error| error.field)
         };
         assert_eq!(refused(60, 10), None);
@@ -496,5 +515,14 @@ mod tests {
         for every in [0, 59, 90, MOST_SECONDS + 60] {
             assert_eq!(refused(every, 1).as_deref(), Some("every_seconds"));
         }
+        let at = |every_seconds, minutes| {
+            let set = SetSnapshotRule { every_seconds, keep: 1, at_minutes: Some(minutes) };
+            check("volume tank/files", &rules, set).err().and_then(|error| error.field)
+        };
+        assert_eq!((at(86_400, 180), at(604_800, 0)), (None, None));
+        assert_eq!(
+            (at(3600, 0).as_deref(), at(86_400, DAY_MINUTES).as_deref()),
+            (Some("at_minutes"), Some("at_minutes"))
+        );
     }
 }

@@ -1,6 +1,5 @@
 // Requests to the API, typed by its document. Every refusal becomes an `ApiFailure`, which names object, reason and next step;
 // one that says that nobody is logged in also ends the session, wherever it was met.
-import { exactIds } from './exact.ts';
 import type { paths } from './schema';
 import type { ApiError } from './types';
 
@@ -99,7 +98,7 @@ export async function request<T>(method: string, path: string, body?: unknown, s
     if (failure.status === 401) guard.onUnauthenticated();
     throw failure;
   }
-  return (response.status === 204 ? undefined : JSON.parse(exactIds(await response.text()))) as T;
+  return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 /** Fills `{names}` of a path and appends the query; what is null or undefined is left out. */

@@ -808,6 +808,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/principals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists users and groups whom permissions can name; whom a directory service does not list is found by name. */
+        get: operations["principal_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/salvage": {
         parameters: {
             query?: never;
@@ -1434,6 +1451,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists names in a directory of a volume, as it is or as a snapshot has it, up to a thousand at a time. */
+        get: operations["volume_files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/findings": {
         parameters: {
             query?: never;
@@ -1866,6 +1900,34 @@ export interface components {
             /** @description False if everything was so already. */
             changed: boolean;
         };
+        /** @description An entry of the list of who may do what. */
+        AclEntry: {
+            /** @description Whether directories below inherit it. */
+            directories: boolean;
+            /** @description Whether files below inherit it. */
+            files: boolean;
+            /** @description Whether it applies to the file or directory itself. */
+            here: boolean;
+            /** @description Whether it came from a directory above. */
+            inherited: boolean;
+            /** @description What becomes of the rights. */
+            kind: components["schemas"]["AclEntryKind"];
+            /**
+             * Format: int32
+             * @description The rights, as bits of an access mask ([MS-DTYP] 2.4.3); generic ones are those that they stand for.
+             */
+            mask: number;
+            /** @description Whether it goes no deeper than directly below. */
+            one_level: boolean;
+            /** @description The entry as text (SDDL). */
+            sddl: string;
+            who?: components["schemas"]["Principal"] | null;
+        };
+        /**
+         * @description What becomes of the rights that an entry names.
+         * @enum {string}
+         */
+        AclEntryKind: "allow" | "deny" | "other";
         /** @description Adds disks to a pool. */
         AddDisks: {
             /** @description Absolute paths, serial numbers or ids. */
@@ -2916,6 +2978,8 @@ export interface components {
         FileAcl: {
             /** @description Whether it is a directory, whose entries may be for what is below. */
             directory: boolean;
+            /** @description Who may do what, in the order in which it is looked at. Where there is no list at all, everybody may do everything. */
+            entries?: components["schemas"]["AclEntry"][] | null;
             group?: components["schemas"]["Principal"] | null;
             /** @description The same for people, a line for the owner, the group and each entry. */
             lines: string[];
@@ -2942,6 +3006,20 @@ export interface components {
             changed: boolean;
             job?: components["schemas"]["Job"] | null;
         };
+        /** @description A name in a directory. */
+        FileEntry: {
+            /** @description What it is. */
+            kind: components["schemas"]["FileType"];
+            /** @description When its data last changed, RFC 3339 in UTC. */
+            modified?: string | null;
+            /** @description The name; what is no UTF-8 in it is replaced. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Its length; nothing where it cannot be read.
+             */
+            size_bytes?: number | null;
+        };
         /** @description What a file or directory of a volume keeps to prove its data. */
         FileIntegrity: {
             /** @description Whether it is a directory, whose new files and directories begin with its mode. */
@@ -2959,6 +3037,22 @@ export interface components {
             integrity: components["schemas"]["FileIntegrity"];
             job?: components["schemas"]["Job"] | null;
         };
+        /** @description Names in a directory of a volume. */
+        FileListing: {
+            /** @description The names, in no order. */
+            entries: components["schemas"]["FileEntry"][];
+            /** @description From where to go on; nothing at the end. */
+            next?: string | null;
+            /** @description The directory, from the volume's root on. */
+            path: string;
+            /** @description The snapshot that has it so; nothing for how it is now. */
+            snapshot?: string | null;
+        };
+        /**
+         * @description What a file is.
+         * @enum {string}
+         */
+        FileType: "regular" | "directory" | "symlink" | "special";
         /** @description Makes a LUN larger: its space or file. */
         GrowLun: {
             /**
@@ -3221,11 +3315,8 @@ export interface components {
              *     once, and go on from `next`.
              */
             gap: boolean;
-            /**
-             * Format: int64
-             * @description The journal.
-             */
-            id: number;
+            /** @description The journal. */
+            id: string;
             /**
              * Format: int64
              * @description The position from which to go on; where it ends if that is the one that was asked for.
@@ -3272,6 +3363,15 @@ export interface components {
          * @enum {string}
          */
         JournalReason: "data-overwrite" | "data-extend" | "data-truncation" | "named-data-overwrite" | "named-data-extend" | "named-data-truncation" | "file-create" | "file-delete" | "ea-change" | "security-change" | "rename-old-name" | "rename-new-name" | "basic-info-change" | "hard-link-change" | "reparse-point-change" | "stream-change" | "integrity-change" | "close";
+        /** @description Somebody whom permissions can name. */
+        KnownPrincipal: {
+            /** @description What it is. */
+            kind: components["schemas"]["PrincipalKind"];
+            /** @description The name. */
+            name: string;
+            /** @description The security identifier, as `S-1-22-1-1000`. */
+            sid: string;
+        };
         /**
          * @description What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ,
          *     with those of dual parity, so that the two can be compared.
@@ -3502,7 +3602,9 @@ export interface components {
         ModeChange: "mask" | "discard" | "refuse";
         /** @description Mounts a volume on the server. */
         MountVolume: {
-            /** @description The directory, which must be there. The volume is mounted on it again whenever it is opened. */
+            /** @description The directory, and those above it, are made where they are missing. */
+            create_directory?: boolean;
+            /** @description The directory. The volume is mounted on it again whenever it is opened. */
             directory: string;
             /** @description The directory may hold files: the mount hides them for as long as it lasts. */
             over?: boolean;
@@ -3707,7 +3809,7 @@ export interface components {
             /** @description Names of its spaces. */
             spaces: string[];
             /** @description Whether it can be read and changed. */
-            state: components["schemas"]["PoolHealth"];
+            state: components["schemas"]["PoolState"];
             /** @description Features that it does not use yet, and would after an upgrade. */
             upgrade_available: string[];
             /** @description What it could still hold in each layout; only where one pool is asked for. */
@@ -3732,11 +3834,6 @@ export interface components {
             /** @description The pool as it is now. */
             pool: components["schemas"]["Pool"];
         };
-        /**
-         * @description Whether a pool can be read and changed.
-         * @enum {string}
-         */
-        PoolHealth: "ok" | "degraded" | "read-only" | "offline";
         /** @description A disk of a pool, in short. */
         PoolMember: {
             /**
@@ -3789,6 +3886,11 @@ export interface components {
             refused: components["schemas"]["Condition"][];
         };
         /**
+         * @description Whether a pool can be read and changed.
+         * @enum {string}
+         */
+        PoolState: "ok" | "degraded" | "read-only" | "offline";
+        /**
          * @description What initiators find at a portal, as ALUA tells them.
          * @enum {string}
          */
@@ -3811,6 +3913,11 @@ export interface components {
             /** @description The security identifier, as `S-1-22-1-1000`. */
             sid: string;
         };
+        /**
+         * @description Which accounts are looked for.
+         * @enum {string}
+         */
+        PrincipalKind: "user" | "group" | "well-known";
         /**
          * @description How many losses a space is to bear and bears now. What is held is counted over its rows, the weakest one counts; it
          *     is never taken from the layout.
@@ -4464,6 +4571,12 @@ export interface components {
         /** @description Adds a rule to a schedule, or changes the one of the same interval. */
         SetSnapshotRule: {
             /**
+             * Format: int32
+             * @description The time of day at which they are made, in minutes after midnight in the server's time zone; only where they are
+             *     whole days apart.
+             */
+            at_minutes?: number | null;
+            /**
              * Format: int64
              * @description Seconds from one snapshot to the next: whole minutes.
              */
@@ -4706,8 +4819,13 @@ export interface components {
         /** @description How often a snapshot is made, and how many of them are kept. */
         SnapshotRule: {
             /**
+             * Format: int32
+             * @description The time of day at which they are made, in minutes after midnight in the server's time zone.
+             */
+            at_minutes?: number | null;
+            /**
              * Format: int64
-             * @description Seconds from one snapshot to the next; they are made at multiples of that since 1970 in UTC.
+             * @description Seconds from one snapshot to the next; without a time of day they are made at multiples of that since 1970 in UTC.
              */
             every_seconds: number;
             /**
@@ -4729,6 +4847,8 @@ export interface components {
         SnapshotSchedule: {
             /** @description By how often. */
             rules: components["schemas"]["SnapshotRule"][];
+            /** @description The time zone of the server, as `Europe/Berlin`, in which times of day are meant. */
+            zone: string;
         };
         /** @description The answer to a change of a schedule. */
         SnapshotScheduleChanged: {
@@ -5343,11 +5463,8 @@ export interface components {
              * @description The first position that can be read.
              */
             first: number;
-            /**
-             * Format: int64
-             * @description Names it: a journal that is switched on anew has another, greater one.
-             */
-            id: number;
+            /** @description Names it: a journal that is switched on anew has another, greater one. */
+            id: string;
             /**
              * Format: int64
              * @description Bytes of records that are kept at least, once there were so many.
@@ -5957,7 +6074,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/vnd.sqlite3": number[];
+                    "application/octet-stream": string;
                 };
             };
             /** @description Nobody is logged in, or the token has ended. */
@@ -9026,6 +9143,56 @@ export interface operations {
             };
         };
     };
+    principal_list: {
+        parameters: {
+            query?: {
+                /** @description The name or number of a user or group; all that the server lists where it is left out. */
+                name?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those found. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KnownPrincipal"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     pool_salvage: {
         parameters: {
             query?: never;
@@ -11889,6 +12056,65 @@ export interface operations {
             };
         };
     };
+    volume_files: {
+        parameters: {
+            query?: {
+                /** @description The `next` of the answer before. */
+                after?: string;
+                /** @description The directory, from the volume's root on; the root if left out. */
+                path?: string;
+                /** @description The name of a snapshot to list it in; as it is now if left out. */
+                snapshot?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The names. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileListing"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     volume_findings: {
         parameters: {
             query?: never;
@@ -12342,7 +12568,7 @@ export interface operations {
                 /** @description The position from which to read; the first one that there is if it is left out. */
                 from?: number;
                 /** @description The journal that was read before; the one that there is if it is left out. */
-                id?: number;
+                id?: string;
                 /** @description Records, at most; 1000 if left out, which is the most. */
                 most?: number;
             };

@@ -4,6 +4,7 @@ import type { components } from './schema';
 
 type Schemas = components['schemas'];
 
+export type AclEntry = Schemas['AclEntry'];
 export type Affected = Schemas['Affected'];
 export type ApiError = Schemas['ApiError'];
 export type Cause = Schemas['Cause'];
@@ -16,6 +17,7 @@ export type DiskLatency = Schemas['DiskLatency'];
 export type EvacuationPlan = Schemas['EvacuationPlan'];
 export type Event = Schemas['Event'];
 export type Export = Schemas['Export'];
+export type FileEntry = Schemas['FileEntry'];
 export type Health = Schemas['Disk']['health'];
 export type History = Schemas['History'];
 export type HistoryKind = Schemas['HistoryKind'];
@@ -23,9 +25,10 @@ export type IntegrityMode = Schemas['IntegrityMode'];
 export type ModeChange = Schemas['ModeChange'];
 export type IscsiSession = Schemas['IscsiSession'];
 export type Job = Schemas['Job'];
-export type JournalEntries = Omit<Schemas['JournalEntries'], 'id'> & { id: number | string };
+export type JournalEntries = Schemas['JournalEntries'];
 export type JournalEntry = Schemas['JournalEntry'];
 export type JournalReason = Schemas['JournalReason'];
+export type KnownPrincipal = Schemas['KnownPrincipal'];
 export type LayoutCapacity = Schemas['LayoutCapacity'];
 export type LayoutKind = Schemas['LayoutKind'];
 export type Lun = Schemas['Lun'];
@@ -47,8 +50,7 @@ export type TargetInitiator = Schemas['TargetInitiator'];
 export type TargetPortal = Schemas['TargetPortal'];
 export type Volume = Schemas['Volume'];
 export type VolumeShrinkPlan = Schemas['VolumeShrinkPlan'];
-/** Its id has more digits than a number holds. */
-export type VolumeJournal = Omit<Schemas['VolumeJournal'], 'id'> & { id: number | string };
+export type VolumeJournal = Schemas['VolumeJournal'];
 export type VolumeFinding = Schemas['VolumeFinding'];
 export type VolumeQuota = Schemas['VolumeQuota'];
 export type SetVolumeQuota = Schemas['SetVolumeQuota'];
