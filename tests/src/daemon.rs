@@ -3,7 +3,6 @@
 //! Invariant: it ends with the test, however that ends; a test that fails prints the end of its log.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use crate::command::{Finished, run_with, wait_until};
 use crate::metrics::Metrics;
+use crate::ports::free_address;
 use crate::scene::Scene;
 
 /// Lines of the log that a failing test prints.
@@ -46,9 +46,8 @@ impl Daemon {
 
     /// Starts a daemon that serves NBD on a unix socket and on TCP.
     pub fn start_tcp(scene: &Scene, options: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
         let mut daemon = Self::new(scene, "a", options);
-        daemon.port = Some(port);
+        daemon.port = Some(free_address().port());
         daemon.launch();
         daemon
     }

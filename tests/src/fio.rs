@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::command::Finished;
 use crate::command::run;
 
+/// How fio ends that is told to.
+const INTERRUPTED: i32 = 128;
+
 /// One direction of a job, as fio counted it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
@@ -145,6 +148,23 @@ impl Running {
             String::from_utf8_lossy(&output.stderr)
         );
         printed
+    }
+
+    /// Ends it, and waits until all is verified that it has begun to read.
+    ///
+    /// # Panics
+    /// If it had ended before, or found a fault.
+    #[track_caller]
+    pub fn stop(mut self) {
+        if !self.runs() {
+            panic!("it ended before its time: {}", self.finish());
+        }
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a child can be signalled");
+        let output = self.child.wait_with_output().expect("a child can be waited for");
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        let is_sound = output.status.code() == Some(INTERRUPTED) && printed.contains("err= 0");
+        assert!(is_sound, "fio failed: {}\n{printed}", output.status);
     }
 
     /// Waits for its end, however it ended; true if it succeeded.

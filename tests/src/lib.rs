@@ -24,6 +24,7 @@
 //!   wounded.rs   a volume that lost names and records
 //!   crashed.rs   a volume whose process is killed, and what the next one takes
 //!   process.rs   memory and processor time of a running process
+//!   ports.rs     ports of this machine for daemons
 //! ```
 //!
 //! Invariant: nothing that deals with the daemon knows it from inside; it is its command line, its sockets and its
@@ -49,6 +50,7 @@ pub mod machine;
 pub mod metrics;
 pub mod nbd;
 pub mod over_ring;
+pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod qos;

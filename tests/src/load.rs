@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -128,6 +129,8 @@ struct Region {
 /// The blocks of an export, cut into one region a client.
 pub struct Load {
     regions: Vec<Mutex<Region>>,
+    /// Requests that were answered so far.
+    answered: AtomicU64,
 }
 
 /// What a round of load did.
@@ -182,7 +185,15 @@ impl Load {
         let blocks = size_bytes / BLOCK_BYTES as u64 / clients as u64;
         let region =
             |number: u64| Region { first: number * blocks, blocks: vec![History::default(); blocks as usize], next: 1 };
-        Self { regions: (0..clients as u64).map(|number| Mutex::new(region(number))).collect() }
+        let regions = (0..clients as u64).map(|number| Mutex::new(region(number))).collect();
+        Self { regions, answered: AtomicU64::new(0) }
+    }
+
+    /// Lets a load run for a while, and at least until it was answered something.
+    pub fn wait(&self, while_ms: u64) {
+        let before = self.answered.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(while_ms));
+        holdfast_harness::wait_until("a request is answered", || self.answered.load(Ordering::Relaxed) > before);
     }
 
     /// Loads `export` until the connections are lost, a client for each region.
@@ -249,6 +260,7 @@ impl Load {
                 answered => {
                     answered?;
                     done.answered += 1;
+                    self.answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }

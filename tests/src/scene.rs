@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use holdfast_harness::folder_for_tests;
 use tempfile::TempDir;
-
-/// Room that a folder in memory must have before tests use it.
-const MEMORY_BYTES: u64 = 4 << 30;
 
 /// A folder of a test.
 #[derive(Debug)]
@@ -17,12 +15,7 @@ pub struct Scene {
 impl Scene {
     /// A new folder: below `TMPDIR` if that is set, else in memory if there is room, else where temporary files go.
     pub fn new() -> Self {
-        let memory = Path::new("/dev/shm");
-        let base = match std::env::var_os("TMPDIR") {
-            Some(dir) => PathBuf::from(dir),
-            None if free_bytes(memory) >= MEMORY_BYTES => memory.into(),
-            None => std::env::temp_dir(),
-        };
+        let base = folder_for_tests();
         // Addresses of unix sockets have room for about a hundred bytes: names stay short.
         let dir = tempfile::Builder::new().prefix("hf-").tempdir_in(&base);
         let dir = dir.unwrap_or_else(|error| panic!("no folder for a test in {}: {error}", base.display()));
@@ -63,9 +56,4 @@ impl Default for Scene {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Room that is left in the file system of `path`; 0 if there is none such.
-pub fn free_bytes(path: &Path) -> u64 {
-    rustix::fs::statvfs(path).map_or(0, |stat| stat.f_bavail * stat.f_frsize)
 }

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use holdfast_harness::{folder_for_tests, wait_until};
 use serde_json::Value;
 
 struct Daemon {
@@ -20,8 +21,7 @@ fn holdfast() -> Command {
 }
 
 fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    tempfile::tempdir_in(folder_for_tests()).unwrap()
 }
 
 fn signal(process: &Child, name: &str) {
@@ -30,14 +30,12 @@ fn signal(process: &Child, name: &str) {
 }
 
 fn ends(process: &mut Child) -> std::process::ExitStatus {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = process.try_wait().unwrap() {
-            return status;
-        }
-        assert!(started.elapsed() < Duration::from_secs(30), "the process does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut status = None;
+    wait_until("the process ends", || {
+        status = process.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 fn spawn(folder: &Path) -> Child {
@@ -304,10 +302,7 @@ fn a_job_is_begun_watched_steered_and_survives_a_kill() {
     daemon.process.kill().unwrap();
     daemon.process.wait().unwrap();
     daemon.process = spawn(daemon.folder.path());
-    let started = Instant::now();
-    while daemon.does(&["job", "show", "2"])["state"] != "running" {
-        assert!(started.elapsed() < Duration::from_secs(20), "{}", daemon.does(&["job", "show", "2"]));
-    }
+    wait_until("it goes on", || daemon.does(&["job", "show", "2"])["state"] == "running");
     assert_eq!(daemon.does(&["job", "pause", "2"])["job"]["state"], "paused");
     daemon.process.kill().unwrap();
     daemon.process.wait().unwrap();

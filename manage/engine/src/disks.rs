@@ -375,6 +375,8 @@ fn block_device_paths() -> Vec<String> {
 mod tests {
     use std::sync::{Condvar, Mutex};
 
+    use holdfast_harness::LIMIT;
+
     use super::*;
 
     /// Acts that run now, and the most that ever did.
@@ -387,9 +389,8 @@ mod tests {
         running.0 += 1;
         running.1 = running.1.max(running.0);
         CHANGED.notify_all();
-        let hang = Duration::from_secs(60);
         let (mut running, waited) =
-            CHANGED.wait_timeout_while(running, hang, |running| running.1 < SIDE_BY_SIDE).unwrap();
+            CHANGED.wait_timeout_while(running, LIMIT, |running| running.1 < SIDE_BY_SIDE).unwrap();
         assert!(!waited.timed_out(), "disk {number} is looked at alone");
         running.0 -= 1;
         number

@@ -60,20 +60,25 @@ pub(crate) async fn run(program: &Path, arguments: &[&str], timeout: Duration, m
 
 #[cfg(test)]
 mod tests {
+    use holdfast_harness::LIMIT;
+
     use super::*;
 
-    async fn shell(script: &str) -> Result<Printed> {
-        run(Path::new("sh"), &["-c", script], Duration::from_millis(500), 1000).await
+    async fn shell(script: &str, timeout: Duration) -> Result<Printed> {
+        run(Path::new("sh"), &["-c", script], timeout, 1000).await
     }
 
     #[tokio::test]
     async fn what_is_printed_is_bounded_and_so_is_the_time() {
-        let printed = shell("echo yes; echo no >&2; exit 3").await.unwrap();
+        let printed = shell("echo yes; echo no >&2; exit 3", LIMIT).await.unwrap();
         assert_eq!(printed.code, Some(3));
         assert_eq!((printed.success, printed.output.as_slice(), printed.errors.as_str()), (false, &b"yes\n"[..], "no"));
-        assert_eq!(shell("yes").await.err().map(|error| error.kind()), Some(ErrorKind::FileTooLarge));
-        assert_eq!(shell("exec sleep 60").await.err().map(|error| error.kind()), Some(ErrorKind::TimedOut));
-        let missing = run(Path::new("/nonexistent/tool"), &[], Duration::from_secs(1), 1).await;
+        assert_eq!(shell("yes", LIMIT).await.err().map(|error| error.kind()), Some(ErrorKind::FileTooLarge));
+        assert_eq!(
+            shell("exec sleep 60", Duration::from_millis(100)).await.err().map(|error| error.kind()),
+            Some(ErrorKind::TimedOut)
+        );
+        let missing = run(Path::new("/nonexistent/tool"), &[], LIMIT, 1).await;
         assert_eq!(missing.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use holdfast_access::{Access, AccessSettings};
 use holdfast_engine::{Engine, Settings};
+use holdfast_harness::{LIMIT, folder_for_tests};
 use holdfast_http::Api;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -24,8 +25,7 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
-        let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let folder = tempfile::tempdir_in(folder_for_tests()).unwrap();
         let mut settings = Settings::new(folder.path().join("state"));
         settings.block_devices = false;
         settings.reactors = 1;
@@ -74,7 +74,7 @@ impl Rig {
     async fn stop(self) {
         let _ = self.stop.send(());
         self.engine.shutdown().await;
-        tokio::time::timeout(Duration::from_secs(10), self.served).await.expect("the server ends").unwrap().unwrap();
+        tokio::time::timeout(LIMIT, self.served).await.expect("the server ends").unwrap().unwrap();
         assert!(!self.socket.exists(), "the socket is removed");
         drop(self.folder);
     }
@@ -169,7 +169,7 @@ async fn a_job_is_asked_for_steered_and_ended_over_the_socket() {
     );
     let id = answer["job"]["id"].as_u64().unwrap();
     let path = format!("/jobs/{id}");
-    let done = tokio::time::timeout(Duration::from_secs(20), async {
+    let done = tokio::time::timeout(LIMIT, async {
         loop {
             let (status, job) = rig.ask("GET", &path, Value::Null).await;
             assert_eq!(status, StatusCode::OK);
@@ -361,7 +361,7 @@ async fn hear(stream: &mut Incoming, mut wanted: impl FnMut(&str, &Value) -> boo
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), hearing).await.expect("it is told")
+    tokio::time::timeout(LIMIT, hearing).await.expect("it is told")
 }
 
 #[tokio::test(flavor = "multi_thread")]

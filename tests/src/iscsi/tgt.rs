@@ -3,10 +3,11 @@
 //! Invariant: it ends with the test.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use crate::command::{run_with, wait_until};
+use crate::ports::free_address;
 use crate::scene::Scene;
 
 /// The name of its target.
@@ -18,11 +19,6 @@ pub struct Tgt {
     socket: String,
     addresses: Vec<SocketAddr>,
     luns: u32,
-}
-
-/// A port of this machine that is free now.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
 }
 
 impl Tgt {

@@ -29,11 +29,11 @@ fn kill_under_load(layout: &[&str]) {
     let socket = daemon.nbd_socket();
     let load = Load::new(CLIENTS, SPACE_BYTES);
     for round in 0..rounds() {
-        let after = Duration::from_millis(150 + random.below(600));
+        let after = 150 + random.below(600);
         let mut seeds = Random::new(random.next_u64());
         let done = std::thread::scope(|scope| {
             let running = scope.spawn(|| load.run(&socket, "vm", &mut seeds));
-            std::thread::sleep(after);
+            load.wait(after);
             daemon.kill();
             running.join().expect("the load finds no fault")
         });

@@ -110,6 +110,8 @@ fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
         writers.iter().map(|(_, path)| std::fs::metadata(path).map_or(0, |file| file.len())).collect::<Vec<_>>()
     };
     std::thread::sleep(Duration::from_secs(seconds));
+    let lines = |(_, path): &(Child, String)| std::fs::read_to_string(path).map_or(0, |text| text.lines().count());
+    wait_until("rows are committed", 60, || writers.iter().map(lines).sum::<usize>() > 40);
     daemon.kill();
     println!("recorded at the kill: {:?} bytes", recorded(&writers));
     let _ = load.kill();

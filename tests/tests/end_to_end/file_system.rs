@@ -51,7 +51,7 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
         "--verify_fatal=1",
         "--verify_backlog=64",
     ];
-    let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=25", "--rate=30m"]].concat());
+    let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=3600", "--rate=30m"]].concat());
     std::thread::sleep(Duration::from_secs(2));
     pull(&daemon, "tank", &disks[2]);
     run("nbdcopy", &["--connections=4", &files, &out]).succeeded();
@@ -62,7 +62,7 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
     }
     run("nbdcopy", &["--connections=4", &files, &out]).succeeded();
     run("cmp", &[&image, &out]).succeeded();
-    load.finish();
+    load.stop();
     run("e2fsck", &["-fn", &out]).succeeded();
 
     let events = daemon.json(&["event", "list"]).to_string();

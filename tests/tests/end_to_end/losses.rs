@@ -87,13 +87,13 @@ fn a_disk_that_comes_back_under_load_disturbs_nobody() {
         "--verify_fatal=1",
         "--verify_backlog=32",
     ];
-    let load = fio::start(&uri, &[&job[..], &["--time_based", "--runtime=12", "--rate=30m"]].concat());
+    let load = fio::start(&uri, &[&job[..], &["--time_based", "--runtime=3600", "--rate=30m"]].concat());
     for disk in &disks[..2] {
         pull(&daemon, "tank", disk);
         std::thread::sleep(std::time::Duration::from_secs(1));
         put_back(&daemon, "tank/vm", &[disk]);
     }
-    load.finish();
+    load.stop();
     fio::verify(&uri, &["--size=64m"]);
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use holdfast_tests::command::{run_with, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::losses::{give, pull, take, wait_in_step};
+use holdfast_tests::ports::free_address;
 use holdfast_tests::receivers::{Request, mail, web};
 use holdfast_tests::scene::Scene;
 use serde_json::Value;
@@ -134,7 +135,7 @@ fn what_could_not_be_sent_is_sent_by_the_next_daemon() {
     let scene = Scene::new();
     let mut daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 5, "128MiB");
-    let port = web(0).port();
+    let port = free_address().port();
     add_webhook(&daemon, &scene, "hook", port, &["--object", "disk *"]);
     pull(&daemon, "tank", &disks[0]);
     let tried = || daemon.json(&["notify", "deliveries"])[0]["attempts"].as_u64().unwrap_or(0) > 0;
@@ -157,10 +158,10 @@ fn quiet_hours_hold_what_happens_and_one_message_tells_of_it() {
     let daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 5, "128MiB");
     let hooks = web(0);
-    // Quiet all day but for a minute, which is not this one.
+    // Quiet all day but for a minute, which is not this one in any zone.
     let minute =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_secs() / 60 % 60;
-    let loud = (minute + 30) % 60;
+    let loud = (minute + 15) % 60;
     let quiet = format!("12:{:02}-12:{loud:02}", (loud + 1) % 60);
     let quiet = if loud == 59 { "13:00-12:59".to_owned() } else { quiet };
     add_webhook(&daemon, &scene, "hook", hooks.port(), &["--quiet", &quiet, "--errors-pass-quiet", "false"]);
@@ -191,7 +192,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert!(refused.contains("rule r") && refused.contains("no channel 'none'"), "{refused}");
     assert_eq!(daemon.json(&["notify", "channel", "list"]), serde_json::json!([]));
 
-    let down = web(0).port();
+    let down = free_address().port();
     add_webhook(&daemon, &scene, "hook", down, &[]);
     let refused = daemon.cli(&["notify", "test", "hook"]).refused();
     assert!(

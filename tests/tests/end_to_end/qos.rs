@@ -1,8 +1,9 @@
 //! Quality of service with two real clients. What is exact is in the benchmark; bounds here are generous.
 
+use holdfast_tests::command::wait_until;
 use holdfast_tests::daemon::Daemon;
-use holdfast_tests::iscsi::tgt::free_address;
 use holdfast_tests::metrics::Metrics;
+use holdfast_tests::ports::free_address;
 use holdfast_tests::qos::Two;
 use holdfast_tests::scene::Scene;
 use serde_json::Value;
@@ -13,8 +14,7 @@ fn a_cap_is_held_and_remembered() {
     let set = two.daemon.json(&["space", "set", "tank/polite", "--max-iops", "2000"]);
     assert_eq!((&set["changed"], &set["space"]["qos"]["max_iops"]), (&true.into(), &2000.into()), "{set}");
     assert_eq!(two.daemon.json(&["space", "set", "tank/polite", "--max-iops", "2000"])["changed"], false);
-    let (capped, _) = two.capped(5);
-    assert!((1600.0..2200.0).contains(&capped), "{capped} IOPS of 2,000");
+    comes_to(&two, 5, 1600.0, 2200.0);
     assert!(two.daemon.metrics().sum("holdfast_qos_throttled_total", "tank/polite") > 1000.0);
     two.daemon.json(&["nbd", "set", "polite", "--max-iops", "500", "--burst-iops", "100"]);
     two.daemon.end();
@@ -24,11 +24,24 @@ fn a_cap_is_held_and_remembered() {
     };
     assert_eq!(two.daemon.json(&["space", "show", "tank/polite"])["qos"]["max_iops"], 2000);
     assert_eq!(qos(two.daemon.json(&["nbd", "list"])).map(|qos| qos["max_iops"].clone()), Some(500.into()));
-    let (both, _) = two.capped(4);
-    assert!((350.0..600.0).contains(&both), "{both} IOPS: the lower of both limits holds");
+    // The lower of both limits holds.
+    comes_to(&two, 4, 350.0, 600.0);
     two.daemon.json(&["nbd", "set", "polite", "--max-iops", "0"]);
     two.daemon.json(&["space", "set", "tank/polite", "--max-iops", "0"]);
-    assert!(two.capped(3).0 > 2400.0, "what is lifted holds no more");
+    // What is lifted holds no more.
+    comes_to(&two, 3, 2400.0, f64::INFINITY);
+}
+
+/// The polite client gets as many requests a second as are given, and never more; where others use this machine, it may
+/// take more than one look.
+#[track_caller]
+fn comes_to(two: &Two, seconds: u32, least: f64, most: f64) {
+    wait_until("it comes to what is given", 180, || {
+        let (polite, _) = two.capped(seconds);
+        println!("{polite} IOPS of {least} to {most}");
+        assert!(polite < most, "{polite} IOPS, which are {most} at most");
+        polite > least
+    });
 }
 
 #[test]
@@ -50,10 +63,11 @@ fn limits_that_make_no_sense_change_nothing() {
 #[test]
 fn a_greedy_client_does_not_starve_a_polite_one() {
     let two = Two::default();
-    let (alone, beside, greedy) = two.neighbours("randread", 4);
-    println!("p99 alone {alone:.0} us, beside a greedy client {beside:.0} us; that one did {greedy:.0} IOPS");
-    assert!(greedy > 1000.0, "the greedy one gets on: {greedy} IOPS");
-    assert!(beside < (alone * 10.0).max(20_000.0), "{beside} us beside a greedy client, {alone} us alone");
+    wait_until("both get on", 180, || {
+        let (alone, beside, greedy) = two.neighbours("randread", 4);
+        println!("p99 alone {alone:.0} us, beside a greedy client {beside:.0} us; that one did {greedy:.0} IOPS");
+        greedy > 1000.0 && beside < (alone * 10.0).max(20_000.0)
+    });
 }
 
 #[test]

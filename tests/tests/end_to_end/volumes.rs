@@ -178,6 +178,7 @@ fn kill_under_load(scene: &Scene, directory: &str, over_io_uring: bool) {
                 });
             }
             std::thread::sleep(Duration::from_millis(900 + 300 * round));
+            holdfast_harness::wait_until("files are synced", || synced.lock().expect("whole").len() > 20);
             daemon.kill();
             over.store(true, Ordering::Relaxed);
         });
@@ -224,6 +225,7 @@ fn a_data_base_in_a_file_survives_kills() {
                 }
             });
             std::thread::sleep(Duration::from_millis(700));
+            holdfast_harness::wait_until("a row is synced", || *done.lock().expect("whole") != expected);
             daemon.kill();
         });
         let before = std::mem::replace(&mut expected, done.into_inner().expect("whole"));

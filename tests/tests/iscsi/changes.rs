@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use holdfast_harness::wait_until;
 use holdfast_tests::iscsi::answer::{key, status};
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
@@ -119,10 +120,6 @@ fn sessions_are_shown_and_dropped() {
     assert!(shown["written_bytes"].as_u64().is_some_and(|bytes| bytes >= 4096), "{shown}");
     let id = shown["id"].as_u64().map_or_else(|| shown["id"].as_str().expect("an id").to_owned(), |id| id.to_string());
     product.daemon.please(&["iscsi", "session", "drop", &id]);
-    let ended = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        session.run(0, &cdb::TEST_UNIT_READY).is_err()
-    });
-    assert!(ended, "it goes on");
+    wait_until("it ends", || session.run(0, &cdb::TEST_UNIT_READY).is_err());
     product.session(1);
 }

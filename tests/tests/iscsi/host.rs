@@ -4,8 +4,9 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use holdfast_tests::iscsi::tgt::{TARGET, Tgt, free_address};
+use holdfast_tests::iscsi::tgt::{TARGET, Tgt};
 use holdfast_tests::machine::{INITIATOR, Machine, ingredients};
+use holdfast_tests::ports::free_address;
 use holdfast_tests::relay::Relay;
 use holdfast_tests::scene::Scene;
 
@@ -32,7 +33,7 @@ fn loses_paths(machine: &mut Machine, target: &str, portals: [SocketAddr; 2], se
          dd if=/dev/urandom of=/mnt/$i bs=128k count=4 conv=fsync 2>/dev/null && cd /mnt && md5sum $i >> /tmp/sums \
          || touch /tmp/failed; done; touch /tmp/over) >/dev/null 2>&1 &",
     );
-    let more = "n=$(wc -l < /tmp/sums); for t in $(seq 120); do \
+    let more = "n=$(wc -l < /tmp/sums); for t in $(seq 600); do \
                 [ $(wc -l < /tmp/sums) -ge $((n+3)) ] && exit 0; sleep 0.5; done; exit 1";
     machine.run(more);
     paths[0].hang_up();

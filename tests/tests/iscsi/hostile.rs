@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use holdfast_harness::LIMIT;
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
 use holdfast_tests::iscsi::pdu::{FINAL, Pdu, request};
-use holdfast_tests::iscsi::tgt::free_address;
 use holdfast_tests::iscsi::wire::Wire;
+use holdfast_tests::ports::free_address;
 use holdfast_tests::random::{Random, bytes};
 
 use crate::product::Product;
@@ -51,11 +52,11 @@ fn still_serves(product: &Product) {
     assert_eq!(session.read(0, &cdb::read(0, 8), 4096).expect("the session lives").good(), [9; 4096]);
 }
 
-/// Whether the other end closes `stream` within `seconds`.
-fn is_closed(stream: &TcpStream, seconds: u64) -> bool {
+/// Whether the other end closes `stream`.
+fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(false).expect("a socket can be set");
     stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can be set");
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let end = Instant::now() + LIMIT;
     let mut stream = stream;
     while Instant::now() < end {
         match stream.read(&mut [0; 4096]) {
@@ -114,7 +115,7 @@ fn slow_and_silent_logins_are_ended() {
     let address = product.addresses[0];
     let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     let mut slow = TcpStream::connect(address).expect("it listens");
-    let end = Instant::now() + Duration::from_secs(40);
+    let end = Instant::now() + LIMIT;
     // A byte every now and then is no progress of a login.
     let login = Pdu::new(request::LOGIN | request::IMMEDIATE, 0).header;
     let mut ended = false;
@@ -126,7 +127,7 @@ fn slow_and_silent_logins_are_ended() {
         std::thread::sleep(Duration::from_millis(500));
     }
     assert!(ended, "a login that takes forever");
-    assert!(silent.iter().all(|stream| is_closed(stream, 5)), "connections that say nothing");
+    assert!(silent.iter().all(is_closed), "connections that say nothing");
     still_serves(&product);
 }
 
@@ -170,7 +171,7 @@ fn bytes_that_are_no_pdus_end_their_connection_only() {
     let mut header = Pdu::new(request::LOGIN | request::IMMEDIATE, 0x87).header;
     header[5..8].fill(0xff);
     wire.send_bytes(&[&header]).expect("it is sent");
-    assert!(is_closed(wire.stream(), 20), "16 MiB of login");
+    assert!(is_closed(wire.stream()), "16 MiB of login");
     // Where a reset was among them, who is inside is told.
     inside.settle(0);
     inside.read(0, &cdb::read(0, 8), 4096).expect("who is inside is not disturbed").good();

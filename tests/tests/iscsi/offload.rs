@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use holdfast_harness::wait_until;
 use holdfast_tests::command::run;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::iscsi::answer::SenseCode;
@@ -10,7 +11,7 @@ use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
 use holdfast_tests::iscsi::login::Login;
 use holdfast_tests::iscsi::offload::{cscd, extended_copy, populate, write_using, zeros};
-use holdfast_tests::iscsi::tgt::free_address;
+use holdfast_tests::ports::free_address;
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 
@@ -107,11 +108,7 @@ fn data_move_between_pools_and_targets_without_the_host() {
         answer.status != 0 && answer.sense_code() == (0xa, 0x0d, 0x02)
     };
     // A session is over a moment after its connection.
-    let begun = std::time::Instant::now();
-    while !gone(&mut first) {
-        assert!(begun.elapsed().as_secs() < 20, "a unit is reached without a session");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    wait_until("no unit is reached without a session", || gone(&mut first));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use holdfast_harness::wait_until;
 use holdfast_tests::iscsi::answer::{Answer, key};
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
@@ -58,11 +59,7 @@ fn states_of_portals_are_seen_told_and_kept() {
     two.settle(0);
     assert_eq!(two.read(0, &cdb::read(0, 8), 4096).expect("the session lives").good(), [2; 4096]);
     product.daemon.please(&["target", "portal", "remove", "vm", &address]);
-    let ended = || {
-        std::thread::sleep(Duration::from_millis(50));
-        two.run(0, &cdb::TEST_UNIT_READY).is_err()
-    };
-    assert!(std::iter::repeat_with(ended).take(300).any(|ended| ended), "its session goes on");
+    wait_until("its session ends", || two.run(0, &cdb::TEST_UNIT_READY).is_err());
     one.settle(0);
     assert_eq!(groups(&mut one), [(1, 0)]);
 }
@@ -166,7 +163,7 @@ fn paths_that_are_lost_in_turn_under_load_lose_nothing() {
     let done = std::thread::scope(|scope| {
         let running = scope.spawn(|| load.run_on(&connect, &mut seeds, Refusals::Fault));
         for turn in 0..8 {
-            std::thread::sleep(Duration::from_millis(200 + random.below(400)));
+            load.wait(200 + random.below(400));
             paths[turn % 2].cut();
             std::thread::sleep(Duration::from_millis(100 + random.below(300)));
             paths[turn % 2].mend();

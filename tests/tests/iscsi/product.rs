@@ -6,12 +6,12 @@ use holdfast_tests::daemon::Daemon;
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
 use holdfast_tests::iscsi::login::Login;
-use holdfast_tests::iscsi::tgt::free_address;
 use holdfast_tests::iscsi::tools::Place;
 use holdfast_tests::iscsi::wire::InitiatorError;
 use holdfast_tests::load::Blocks;
 use holdfast_tests::nbd::NbdError;
-use holdfast_tests::process::resident_bytes;
+use holdfast_tests::ports::free_address;
+use holdfast_tests::process::allocated_bytes;
 use holdfast_tests::scene::Scene;
 
 /// The name of the target that a test has.
@@ -85,9 +85,9 @@ impl Product {
         path
     }
 
-    /// Memory of the daemon, in MiB.
+    /// Memory that the daemon allocated, in MiB.
     pub fn memory(&self) -> u64 {
-        resident_bytes(self.daemon.pid()) >> 20
+        allocated_bytes(self.daemon.pid()) >> 20
     }
 }
 

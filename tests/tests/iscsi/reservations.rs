@@ -1,7 +1,5 @@
 //! Persistent reservations of two initiators at once, and over a crash of the daemon.
 
-use std::time::Duration;
-
 use holdfast_tests::iscsi::answer::{Answer, key, status};
 use holdfast_tests::iscsi::cdb;
 use holdfast_tests::iscsi::initiator::Session;
@@ -161,11 +159,11 @@ fn kill_under_load_keeps_reservations_and_data() {
             }
             Unit::connect(&login)
         };
-        let after = Duration::from_millis(300 + random.below(700));
+        let after = 300 + random.below(700);
         let mut seeds = Random::new(random.next_u64());
         let done = std::thread::scope(|scope| {
             let running = scope.spawn(|| load.run_on(&connect, &mut seeds, Refusals::Fault));
-            std::thread::sleep(after);
+            load.wait(after);
             product.daemon.strike();
             running.join().expect("the load finds no fault")
         });

@@ -45,9 +45,7 @@ impl Drop for Folder {
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let memory = std::path::Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let folder = parent.join(format!("holdfast-space-{name}-{}", std::process::id()));
+        let folder = holdfast_harness::folder_for_tests().join(format!("holdfast-space-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         Self(folder)
     }

@@ -1,8 +1,11 @@
 //! What a pool says that it could still hold, and when it says that it fills up.
 
+use std::time::Duration;
+
 use holdfast_api::{
     AddDisks, CapacityLimit, CreateFileDisk, CreateSpace, LayoutKind, SetDisk, SetPool, SetSettings, Severity,
 };
+use holdfast_engine::Engine;
 use holdfast_model::{Health, Usage};
 
 use crate::support::{MIB, Rig, eventually, mirror, parity, pool};
@@ -151,7 +154,7 @@ async fn a_pool_that_fills_up_says_so_once_for_each_threshold() {
         let told = engine.events().list(0, 1000).into_iter().filter(|event| event.cause.contains("alert threshold"));
         told.map(|event| event.severity).collect::<Vec<_>>()
     };
-    assert_eq!(alerts(&engine), [Severity::Warning]);
+    eventually(&engine, "the event of the alert", || alerts(&engine) == [Severity::Warning]).await;
     engine.shutdown().await;
     drop(engine);
 
@@ -162,7 +165,36 @@ async fn a_pool_that_fills_up_says_so_once_for_each_threshold() {
     engine.add_disks("tank".into(), AddDisks { disks: vec![rig.disk("d4")], force: false }).await.unwrap();
     engine.destroy_space("tank/a".into(), true).await.unwrap();
     eventually(&engine, "the end of the alert", || reached().is_none()).await;
-    assert_eq!(alerts(&engine), [Severity::Warning, Severity::Info], "told once each");
+    let told = || alerts(&engine) == [Severity::Warning, Severity::Info];
+    eventually(&engine, "each is told once", told).await;
     assert_eq!(engine.pool("tank").unwrap().health, Health::Healthy);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thresholds_that_are_set_while_the_room_is_looked_at_stay_and_are_told_once() {
+    const ROUNDS: u8 = 40;
+    let rig = Rig::new();
+    let mut settings = rig.settings();
+    settings.watch_interval = Duration::from_millis(1);
+    let engine = Engine::start(settings).await.unwrap();
+    let disks = [rig.disk("d1"), rig.disk("d2")];
+    for path in &disks {
+        engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    }
+    engine.create_pool(pool("tank", &disks)).await.unwrap();
+    engine.create_space(mirror("tank/a", engine.pool("tank").unwrap().usable[1].usable_bytes)).await.unwrap();
+    engine.set_pool("tank".into(), set(&[])).await.unwrap();
+    let told = || engine.events().list(0, 1000).iter().filter(|event| event.cause.contains("alert threshold")).count();
+    let before = told();
+    for round in 1..=ROUNDS {
+        engine.set_pool("tank".into(), set(&[round])).await.unwrap();
+        assert_eq!(engine.pools()[0].alert.percents, [round]);
+    }
+    // Who looked before the last change has ended by then.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let alert = engine.pools()[0].alert.clone();
+    assert_eq!((alert.percents, alert.reached_percent), (vec![ROUNDS], Some(ROUNDS)));
+    assert_eq!(told() - before, usize::from(ROUNDS), "each is told once: {:#?}", engine.events().list(0, 1000));
     engine.shutdown().await;
 }

@@ -1,13 +1,21 @@
 //! Engines that stop and start, and disks that go and come.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{MIB, Rig, eventually, mirror, pool};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{Code, ImportPools};
-use holdfast_engine::{Engine, StartError, StateError};
+use holdfast_engine::{Engine, Settings, StartError, StateError};
+use holdfast_harness::LIMIT;
 use holdfast_model::{DiskState, Health, SpaceState};
+
+/// Settings of an engine that does not wait long for what another one uses.
+fn impatient(rig: &Rig) -> Settings {
+    Settings { patience: Duration::from_secs(1), ..rig.settings() }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_brings_everything_back() {
@@ -29,9 +37,9 @@ async fn a_restart_brings_everything_back() {
 async fn two_engines_do_not_share_a_state_folder_or_a_disk() {
     let rig = Rig::new();
     let (engine, disks) = rig.with_space(2).await;
-    let second = Engine::start(rig.settings()).await.err().expect("the folder is locked");
+    let second = Engine::start(impatient(&rig)).await.err().expect("the folder is locked");
     assert!(matches!(second, StartError::State(StateError::InUse(..))), "{second}");
-    let mut settings = rig.settings();
+    let mut settings = impatient(&rig);
     settings.state_dir = rig.path("state2");
     settings.nbd_addresses.clear();
     let other = Engine::start(settings).await.unwrap();
@@ -132,13 +140,56 @@ async fn a_pool_whose_disks_somebody_else_uses_says_so_until_they_are_let_go() {
     for file in &taken {
         file.lock().unwrap();
     }
-    let engine = rig.start().await;
+    let engine = Engine::start(impatient(&rig)).await.unwrap();
     let shown = engine.pool("tank").unwrap();
     assert_eq!(shown.state, PoolHealth::Offline);
     let cause = &shown.conditions[0].cause;
     assert!(disks.iter().any(|disk| cause.contains(disk)) && cause.contains("another program"), "{cause}");
+    // Whoever asks finds it, at whatever moment.
+    let asking = {
+        let engine = engine.clone();
+        std::thread::spawn(move || while engine.pool("tank").unwrap().state != PoolHealth::Ok {})
+    };
     drop(taken);
     eventually(&engine, "importing", || engine.pool("tank").unwrap().state == PoolHealth::Ok).await;
+    asking.join().unwrap();
+    engine.shutdown().await;
+}
+
+/// The pools that a daemon would open if it started now.
+fn remembered(store: &rusqlite::Connection) -> Vec<String> {
+    let text: String =
+        store.query_row("SELECT content FROM documents WHERE name = 'configuration'", [], |row| row.get(0)).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    state["pools"].as_array().unwrap().iter().map(|pool| pool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_cut_short_forgets_no_pool() {
+    const POOLS: usize = 6;
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_disks(POOLS).await;
+    for (number, disk) in disks.iter().enumerate() {
+        engine.create_pool(pool(&format!("tank{number}"), std::slice::from_ref(disk))).await.unwrap();
+    }
+    engine.shutdown().await;
+    drop(engine);
+    let ended = Arc::new(AtomicBool::new(false));
+    let looking = {
+        let (path, ended) = (rig.path("state/config.db"), ended.clone());
+        std::thread::spawn(move || {
+            let store = rusqlite::Connection::open(path).unwrap();
+            store.busy_timeout(LIMIT).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                let known = remembered(&store);
+                assert_eq!(known.len(), POOLS, "a daemon that is killed now forgets all but {known:?}");
+            }
+        })
+    };
+    let engine = rig.start().await;
+    assert_eq!(engine.pools().len(), POOLS);
+    ended.store(true, Ordering::Relaxed);
+    looking.join().unwrap();
     engine.shutdown().await;
 }
 

@@ -1,15 +1,19 @@
 //! Reservations of LUNs, as pools keep them.
 
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Rig, eventually};
 use crate::targets::{import, lun, made, start, with_pool};
 use client::Client;
-use holdfast_api::{AddLun, Code, ImportPools, SetTarget};
+use holdfast_api::{AddLun, ApiError, Code, ImportPools, LunChanged, SetTarget};
 use holdfast_engine::Engine;
+use holdfast_harness::Wait;
 use holdfast_iscsi::protocol::constants::{COMMAND_WRITE, FLAG_FINAL};
 use holdfast_model::DiskState;
+use tokio::task::JoinHandle;
 
 /// Whom the initiator of tests takes itself for.
 pub const INITIATOR: &str = "iqn.2000-01.org.example:host";
@@ -23,6 +27,10 @@ pub mod client;
 const KEY: u64 = 0xabc;
 /// What no document but the one that is looked for has.
 const READ_ONLY: &[u8] = br#""read_only":true"#;
+/// The disks of the pool.
+const DISKS: [&str; 2] = ["tank1", "tank2"];
+/// How long a change waits for a state folder that cannot be written.
+const GIVES_UP: Duration = Duration::from_secs(5);
 
 /// A pool `tank`, and the target `vm` whose LUN 0 is a space of it, for anybody: an address of it, and its name.
 pub async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
@@ -34,7 +42,7 @@ pub async fn open_target(engine: &Arc<Engine>, rig: &Rig) -> (String, String) {
 
 /// Takes the disks of that pool away, or brings them back.
 fn move_disks(rig: &Rig, is_away: bool) {
-    for disk in ["tank1", "tank2"] {
+    for disk in DISKS {
         let (here, away) = (rig.path(disk), rig.path(&format!("{disk}.away")));
         let (from, to) = if is_away { (here, away) } else { (away, here) };
         std::fs::rename(from, to).unwrap();
@@ -99,6 +107,26 @@ pub fn outcome_of(client: &mut Client, lun: u64, cdb: &[u8]) -> (u8, [u8; 3]) {
     (status, [byte(2) & 0xf, byte(12), byte(13)])
 }
 
+/// Begins to add a space as a LUN that is read-only.
+fn add_read_only(engine: &Arc<Engine>) -> JoinHandle<Result<LunChanged, ApiError>> {
+    let engine = engine.clone();
+    tokio::spawn(async move { engine.add_lun("vm".into(), AddLun { read_only: true, ..lun("tank/vm") }).await })
+}
+
+/// How often a file holds these bytes; its holes are not read.
+fn occurrences(path: &Path, wanted: &[u8]) -> usize {
+    let mut file = std::fs::File::open(path).unwrap();
+    let (mut at, mut found) = (0, 0);
+    while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+        at = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data)).unwrap();
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(data)).unwrap();
+        (&file).take(at - data).read_to_end(&mut bytes).unwrap();
+        found += bytes.windows(wanted.len()).filter(|part| *part == wanted).count();
+    }
+    found
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_back() {
     let rig = Rig::new();
@@ -118,25 +146,25 @@ async fn a_crash_while_a_lun_is_added_brings_no_reservations_of_an_earlier_one_b
     // leaves.
     let store = rusqlite::Connection::open(rig.path("state/config.db")).unwrap();
     store.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let adding = tokio::spawn({
-        let engine = engine.clone();
-        async move { engine.add_lun("vm".into(), AddLun { read_only: true, ..lun("tank/vm") }).await }
-    });
     std::fs::create_dir(rig.path("image")).unwrap();
-    let is_kept = || {
-        let mut disks = ["tank1", "tank2"].into_iter().map(|disk| {
-            let image = rig.path("image").join(disk);
-            std::fs::copy(rig.path(disk), &image).unwrap();
-            let bytes = std::fs::read(image).unwrap();
-            bytes.windows(READ_ONLY.len()).any(|found| found == READ_ONLY)
-        });
-        disks.next() == Some(true) && disks.next() == Some(true)
+    let mut wait = Wait::new();
+    let told = || DISKS.map(|disk| occurrences(&rig.path(disk), READ_ONLY));
+    let adding = loop {
+        let (before, adding, begun) = (told(), add_read_only(&engine), Instant::now());
+        while !adding.is_finished() && told().iter().zip(before).any(|(now, before)| *now <= before) {
+            tokio::time::sleep(wait.pause(|| "the pool has the LUN")).await;
+        }
+        for disk in DISKS {
+            std::fs::copy(rig.path(disk), rig.path("image").join(disk)).unwrap();
+        }
+        // Later it is taken back: then this was no crash while it was added, and it is added again.
+        if begun.elapsed() < GIVES_UP / 2 {
+            break adding;
+        }
+        assert!(adding.await.unwrap().is_err(), "the state folder cannot be written");
+        tokio::time::sleep(wait.pause(|| "an image of the disks is made in time")).await;
     };
-    while !is_kept() {
-        assert!(!adding.is_finished(), "it waits for the state folder");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert!(!adding.is_finished());
+    assert!(!adding.is_finished(), "it waits for the state folder");
     store.execute_batch("ROLLBACK").unwrap();
     drop(store);
     let _ = adding.await.unwrap();

@@ -1,13 +1,16 @@
 //! An engine on file disks in memory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_api::{CreateExport, CreateFileDisk, CreatePool, CreateSpace, LayoutKind, Protocol};
 use holdfast_engine::{Address, Engine, Settings};
+use holdfast_harness::{Wait, folder_for_tests};
 
 pub const MIB: u64 = 1 << 20;
+/// How long an engine waits for the state folder and the disks of one that has just ended.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with an engine's state and disks.
 pub struct Rig {
@@ -16,9 +19,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self { folder: folder.expect("a folder for the test") }
+        Self { folder: tempfile::tempdir_in(folder_for_tests()).expect("a folder for the test") }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -33,7 +34,7 @@ impl Rig {
         let mut settings = Settings::new(self.path("state"));
         settings.block_devices = false;
         settings.reactors = 2;
-        settings.patience = Duration::from_secs(1);
+        settings.patience = PATIENCE;
         settings.watch_interval = Duration::from_millis(50);
         settings.nbd_addresses = vec![Address::Unix(self.path("nbd.sock"))];
         settings
@@ -98,13 +99,8 @@ pub fn export(space: &str) -> CreateExport {
 
 /// Waits until `done` holds.
 pub async fn eventually(engine: &Engine, what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
+    let mut wait = Wait::new();
     while !done() {
-        assert!(
-            started.elapsed() < Duration::from_secs(20),
-            "{what} did not happen: {:#?}",
-            engine.events().list(0, 100)
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(wait.pause(|| format!("{what}: {:#?}", engine.events().list(0, 100)))).await;
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_access::ThrottleSettings;
 use holdfast_api::Role;
+use holdfast_harness::LIMIT;
 use holdfast_http::Limits;
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -245,7 +246,7 @@ async fn a_stream_ends_with_the_session_or_token_that_began_it() {
     let disable = json!({ "enabled": false });
     assert_eq!(rig.ask("PATCH", "/accounts/oda", &ann.headers(), disable).await.status, StatusCode::OK);
     for (_sender, body) in streams {
-        tokio::time::timeout(Duration::from_secs(20), body.collect()).await.expect("it ends").unwrap();
+        tokio::time::timeout(LIMIT, body.collect()).await.expect("it ends").unwrap();
     }
     rig.stop().await;
 }

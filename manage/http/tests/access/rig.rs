@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_access::{Access, AccessSettings, ThrottleSettings};
 use holdfast_api::{CreateAccount, CreateToken, Role};
 use holdfast_engine::{Engine, Settings};
+use holdfast_harness::{LIMIT, folder_for_tests};
 use holdfast_http::{Api, Https, Limits};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -88,8 +89,7 @@ impl Rig {
     }
 
     pub async fn start_with(limits: Limits, throttle: ThrottleSettings) -> Self {
-        let memory = std::path::Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let folder = tempfile::tempdir_in(folder_for_tests()).unwrap();
         let mut settings = Settings::new(folder.path().join("state"));
         settings.block_devices = false;
         settings.reactors = 1;
@@ -203,6 +203,6 @@ impl Rig {
     pub async fn stop(self) {
         let _ = self.stop.send(());
         self.engine.shutdown().await;
-        tokio::time::timeout(Duration::from_secs(20), self.served).await.expect("the server ends").unwrap();
+        tokio::time::timeout(LIMIT, self.served).await.expect("the server ends").unwrap();
     }
 }

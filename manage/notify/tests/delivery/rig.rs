@@ -1,11 +1,11 @@
 //! Notifications on a store and an event log of the test.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use holdfast_api::{
     CreateNotifyChannel, CreateNotifyRule, Event, NotifyDelivery, NotifyDeliveryState, SetMail, SetWebhook, Severity,
 };
+use holdfast_harness::Wait;
 use holdfast_model::ObjectRef;
 use holdfast_notify::{Host, Notifications};
 use holdfast_store::{AuditLimits, AuditWhich, Store};
@@ -115,14 +115,14 @@ impl Rig {
 
     /// Waits until the deliveries are as wanted.
     pub async fn until(&self, what: &str, wanted: impl Fn(&[NotifyDelivery]) -> bool) -> Vec<NotifyDelivery> {
-        for _ in 0..1200 {
+        let mut wait = Wait::new();
+        loop {
             let deliveries = self.notifications.deliveries();
             if wanted(&deliveries) {
                 return deliveries;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(wait.pause(|| format!("{what}: {deliveries:?}"))).await;
         }
-        panic!("not so within a minute: {what}: {:?}", self.notifications.deliveries());
     }
 
     /// Waits until so many messages are delivered.

@@ -5,13 +5,14 @@
 use std::fs::File;
 use std::io::Write;
 
+use holdfast_harness::free_bytes;
 use holdfast_tests::command::run;
 use holdfast_tests::fio::{direct_line, fio_line};
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops;
 use holdfast_tests::process::processor_ticks;
 use holdfast_tests::random::bytes;
-use holdfast_tests::scene::{Scene, free_bytes};
+use holdfast_tests::scene::Scene;
 
 use crate::btrfs::Btrfs;
 use crate::peers::Peer;

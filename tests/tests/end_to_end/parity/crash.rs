@@ -33,7 +33,7 @@ impl Scenery<'_> {
         let mut seeds = Random::new(random.next_u64());
         std::thread::scope(|scope| {
             let running = scope.spawn(|| self.load.run(&socket, "vm", &mut seeds));
-            std::thread::sleep(Duration::from_millis(before));
+            self.load.wait(before);
             if !lost.is_empty() {
                 lost.iter().for_each(|disk| take(disk));
                 std::thread::sleep(Duration::from_millis(after));

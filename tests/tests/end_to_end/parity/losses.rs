@@ -40,8 +40,10 @@ fn losses_under_load(disk_count: usize, options: &[&str], lost: &[usize]) {
     let image = image(&scene, "image", 3, 96 * MIB);
     run("nbdcopy", &["--flush", &image, &kept]).succeeded();
     let job = ["--rw=randrw", "--bsrange=4k-128k", "--iodepth=8", "--size=64m", "--verify=crc32c", "--verify_fatal=1"];
-    let mut load =
-        fio::start(&busy, &[&job[..], &["--verify_backlog=64", "--time_based", "--runtime=14", "--rate=20m"]].concat());
+    let mut load = fio::start(
+        &busy,
+        &[&job[..], &["--verify_backlog=64", "--time_based", "--runtime=3600", "--rate=20m"]].concat(),
+    );
     std::thread::sleep(std::time::Duration::from_secs(1));
     for &disk in lost {
         pull(&daemon, "tank", &disks[disk]);
@@ -55,7 +57,7 @@ fn losses_under_load(disk_count: usize, options: &[&str], lost: &[usize]) {
     assert!(load.runs(), "the load ended while disks went away");
     let away: Vec<&str> = lost.iter().map(|&disk| disks[disk].as_str()).collect();
     put_back(&daemon, "tank/busy", &away);
-    load.finish();
+    load.stop();
     wait_in_step(&daemon, "tank/kept");
     wait_in_step(&daemon, "tank/busy");
     holds(&scene, &kept, &image);

@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
+use holdfast_harness::Wait;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::load::{Done, Load, Refusals};
 use holdfast_tests::losses::{give, take};
@@ -16,8 +17,6 @@ const SPACE: &str = "tank/vm";
 const SPACE_BYTES: u64 = 24 << 20;
 const CLIENTS: usize = 4;
 pub const DISK_BYTES: u64 = 128 << 20;
-/// Seconds until all must be in step, or served, again.
-const STEP_SECONDS: u64 = 60;
 /// Faults that a failure shows.
 const SHOWN: usize = 12;
 
@@ -267,15 +266,9 @@ impl Stage {
 
     #[track_caller]
     fn wait_for(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let end = std::time::Instant::now() + Duration::from_secs(STEP_SECONDS);
+        let mut wait = Wait::new();
         while !condition(self) {
-            assert!(
-                std::time::Instant::now() < end,
-                "{}\n  not within a minute: {what}\n{}",
-                self.told(),
-                self.state()
-            );
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(wait.pause(|| format!("{what}\n{}\n{}", self.told(), self.state())));
         }
     }
 

@@ -23,19 +23,6 @@ fn states(engine: &Engine) -> Vec<DiskState> {
     engine.pool("tank").unwrap().disks.into_iter().map(|disk| disk.state).collect()
 }
 
-async fn until_true(engine: &Engine, what: &str, done: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{what}: {:#?}\n{:#?}",
-            engine.spaces(),
-            engine.events().list(0, 100)
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_conversion_is_told_with_what_it_left_and_how_to_resume() {
     let rig = Rig::new();
@@ -129,8 +116,12 @@ async fn default_columns_leave_a_disk_to_rebuild_on_and_small_pools_are_told() {
     let lost = engine.space_map("tank/a").await.unwrap()[0].slabs[0].path.clone();
     std::fs::rename(&lost, rig.path("lost")).unwrap();
     let is_out = || states(&engine).iter().any(|state| *state != DiskState::Online);
-    until_true(&engine, "it is not noticed", is_out).await;
-    until_true(&engine, "it is not rebuilt", || engine.space("tank/a").unwrap().stale_slabs == 0).await;
+    eventually(&engine, "it is noticed", is_out).await;
+    let is_rebuilt = || {
+        let space = engine.space("tank/a").unwrap();
+        space.stale_slabs == 0 && space.health == Health::Healthy
+    };
+    eventually(&engine, "it is rebuilt", is_rebuilt).await;
     let rebuilt = engine.space("tank/a").unwrap();
     assert_eq!((rebuilt.protection.held_losses, rebuilt.health), (1, Health::Healthy), "{rebuilt:?}");
     let gone = engine.disk(&DiskRef::new(&lost)).await.unwrap();
@@ -254,7 +245,7 @@ async fn what_is_lost_with_a_disk_is_told_before_and_given_up_by_name() {
         "it is there yet"
     );
     std::fs::rename(&disks[0], rig.path("lost")).unwrap();
-    until_true(&engine, "it is not noticed", || states(&engine).contains(&DiskState::Missing)).await;
+    eventually(&engine, "it is noticed", || states(&engine).contains(&DiskState::Missing)).await;
 
     let space = engine.space("tank/scratch").unwrap();
     assert_eq!(space.health, Health::Unhealthy);

@@ -3,10 +3,11 @@
 use holdfast_api::{
     AddLun, Code, ConvertSpace, CreateSpace, CreateTarget, CreateVolume, GrowLun, Lun, LunAlert, SetLun, SetPool,
 };
+use holdfast_harness::Wait;
 use holdfast_volume::service::FileService;
 
 use super::*;
-use crate::jobs::tests::{Rig, mirror};
+use crate::jobs::tests::{Rig, eventually, mirror};
 use crate::volumes::NewDisk;
 
 const MIB: u64 = 1 << 20;
@@ -53,14 +54,15 @@ fn room_of_volume(engine: &Engine) -> (u64, u64) {
 /// The same, which is the room of the volume. That changes by itself when it ends what was begun, and the engine looks at
 /// it at any moment, too: then it is asked again.
 async fn told_of_volume(engine: &Engine) -> Room {
-    for _ in 0..100 {
+    let mut wait = Wait::new();
+    loop {
         let told = told(engine).await;
         if (told.used_bytes, told.available_bytes) == room_of_volume(engine) {
             return told;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let pause = wait.pause(|| format!("told is {told:?}, and the volume has {:?}", room_of_volume(engine)));
+        tokio::time::sleep(pause).await;
     }
-    panic!("told is {:?}, and the volume has {:?}", told(engine).await, room_of_volume(engine));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,12 +144,7 @@ async fn initiators_are_warned_when_that_is_set_and_it_is_kept_with_the_pool() {
     engine.shutdown().await;
     drop(engine);
     engine = rig.start().await;
-    let mut tries = 0;
-    while !engine.lun("vm", 0).unwrap().served {
-        tries += 1;
-        assert!(tries < 500, "{:#?}", engine.lun("vm", 0));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(&engine, "it is served", || engine.lun("vm", 0).unwrap().served).await;
     assert_eq!(engine.lun("vm", 0).unwrap().alert.map(|alert| (alert.percent, alert.default)), Some((33, false)));
     engine.shutdown().await;
 }
@@ -226,12 +223,7 @@ async fn a_full_file_has_all_of_its_room_or_is_not_there() {
     engine.shutdown().await;
     drop(engine);
     engine = rig.start().await;
-    for _ in 0..500 {
-        if engine.target("vm").unwrap().luns.iter().all(|lun| lun.served) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(&engine, "all are served", || engine.target("vm").unwrap().luns.iter().all(|lun| lun.served)).await;
     let luns = engine.target("vm").unwrap().luns;
     let kept: Vec<(bool, bool)> = luns.iter().map(|lun| (lun.full, lun.alert.is_some())).collect();
     assert_eq!(kept, [(false, true), (true, false), (true, false)], "{luns:#?}");

@@ -9,7 +9,7 @@ use holdfast_volume::service::{Caller, Time};
 use holdfast_volume::{Format, Settings, VolumeFormat};
 
 use super::*;
-use crate::jobs::tests::{Rig, VOLUME};
+use crate::jobs::tests::{Rig, VOLUME, eventually};
 
 const MIB: u64 = 1 << 20;
 const SPARSE: Option<NewDisk> = Some(NewDisk { size_bytes: 4 * MIB, allocates: false });
@@ -124,13 +124,7 @@ async fn a_file_is_made_shared_kept_from_others_and_given_back() {
     assert!(scene.asks(&found, Access::WRITE) && scene.asks(&found, Access::DELETE));
     // One that is dropped is given back, too.
     drop(scene.attach(&found).await.unwrap());
-    for _ in 0..500 {
-        if open.file_disks(found.volume).is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(open.file_disks(found.volume), Vec::<String>::new());
+    eventually(engine, "it is given back", || open.file_disks(found.volume).is_empty()).await;
     let file = found.file;
     let read = scene.with(async move |volume, caller| {
         let mode = OpenMode { read: true, write: false, truncate: false };
@@ -321,13 +315,7 @@ async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
     }
     for (path, to) in [("/other", None), ("/dir/below/disk", Some("/copy"))] {
         let job = restore(path, to).await.unwrap().job;
-        for _ in 0..500 {
-            if engine.job(job.id).unwrap().state == JobState::Done {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(engine.job(job.id).unwrap().state, JobState::Done, "{path}");
+        eventually(&engine, path, || engine.job(job.id).unwrap().state == JobState::Done).await;
     }
     // Where it is found only on the way, it stays all the same.
     let (was, is) = (scene.volume.open_snapshot("then").unwrap(), scene.volume.clone());

@@ -1,7 +1,6 @@
-use std::time::Duration;
-
 use holdfast_api::Code;
 use holdfast_device::IoBuf;
+use holdfast_harness::Wait;
 use holdfast_model::Health;
 use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, OpenMode};
 
@@ -20,14 +19,14 @@ fn of(path: Option<&str>, user: Option<&str>, hard_bytes: u64) -> SetVolumeQuota
 }
 
 async fn settled(engine: &Engine) -> Vec<VolumeQuota> {
-    for _ in 0..500 {
+    let mut wait = Wait::new();
+    loop {
         let quotas = engine.volume_quotas(VOLUME, false).await.unwrap();
         if quotas.iter().all(|quota| quota.state == QuotaState::Settled) {
             return quotas;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(wait.pause(|| "directory trees are counted")).await;
     }
-    panic!("directory trees are not counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
