@@ -47,7 +47,7 @@ test: console
 	@rm -f $(LEFT_OUT)
 	@echo "simulations begin with seed $(HOLDFAST_FROM): repeat this run with HOLDFAST_FROM=$(HOLDFAST_FROM) make test"
 	@HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) RUST_TEST_THREADS=$(THREADS) CARGO=$(CARGO) \
-		scripts/test-parts.sh rust api-fuzz console fuzz
+		scripts/test-parts.sh rust api-fuzz api-clients console fuzz
 	@if [ -s $(LEFT_OUT) ]; then echo "left out on this machine:"; sed 's/^/  /' $(LEFT_OUT); else echo "nothing was left out"; fi
 
 screenshots: console

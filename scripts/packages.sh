@@ -13,6 +13,8 @@ oracles="libisal2 libacl1-dev"
 browser="chromium"
 # Any Node will do to begin with: the console's packages bring their own.
 command -v npm >/dev/null || build="$build nodejs npm"
+# A generator of clients of the API runs on any Java.
+command -v java >/dev/null || clients="$clients default-jre-headless"
 
 missing=""
 for package in $build $clients $systems $initiators $machine $oracles $browser; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the parts of `make test` that are named, all of them even if one fails, and says at the end which failed.
 # HOLDFAST_BIN names the daemon that was built.
-#   test-parts.sh PART...      rust · api-fuzz · console · fuzz
+#   test-parts.sh PART...      rust · api-fuzz · api-clients · console · fuzz
 set -u
 cd "$(dirname "$0")/.."
 
@@ -9,10 +9,11 @@ run() {
     case $1 in
     rust) "${CARGO:-cargo}" test --workspace --no-fail-fast ;;
     api-fuzz) scripts/api-fuzz.sh "$HOLDFAST_BIN" ;;
+    api-clients) scripts/api-clients.sh "$HOLDFAST_BIN" ;;
     console) (cd manage/web && npm test) ;;
     fuzz) scripts/fuzz-short.sh ;;
     *)
-        echo "test-parts: no part is called $1; next: one of rust, api-fuzz, console, fuzz" >&2
+        echo "test-parts: no part is called $1; next: one of rust, api-fuzz, api-clients, console, fuzz" >&2
         return 2
         ;;
     esac
