@@ -1,6 +1,7 @@
 // A large server: overview, pool, spaces and a volume with a thousand snapshots ask for little, and draw what is in view.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Request } from 'playwright-core';
 import { settled, visit } from './support/browser.ts';
 import { scene, skip } from './support/scene.ts';
 import { sizeOf } from './support/server.ts';
@@ -8,7 +9,7 @@ import { sizeOf } from './support/server.ts';
 const DISKS = 60;
 const SPACES = 200;
 const SNAPSHOTS = 1000;
-/** Of one page, the stream and the session among them. */
+/** To the API by one page, the stream and the session among them. */
 const MOST_REQUESTS = 30;
 const MOST_ROWS = 80;
 /** Elements of a page, whatever the server has. */
@@ -43,7 +44,7 @@ for (const [path, heading] of [
   test(`${path} asks for little and draws little`, { skip }, async (context) => {
     const { page } = on;
     let requests = 0;
-    const count = () => (requests += 1);
+    const count = (sent: Request) => (requests += Number(new URL(sent.url()).pathname.startsWith('/api/')));
     page.on('request', count);
     const begun = performance.now();
     await visit(page, path, heading);
