@@ -209,7 +209,7 @@ impl Waiting {
         let closed = std::mem::take(&mut list.closed);
         let failing = held(&self.failing);
         let is_due = |number: &u64| *number < aged || closed.contains(number);
-        let due = list.files.iter().filter(|(number, _)| is_due(*number)).map(|(_, file)| *file);
+        let due = list.files.iter().filter(|(number, _)| is_due(number)).map(|(_, file)| *file);
         due.filter(|file| !failing.contains_key(file)).collect()
     }
 

@@ -176,9 +176,9 @@ fn each_block_of_metadata_may_be_bad_and_is_mended() {
         }
         // Once the first is mended the other one may be bad.
         for next in [other, bad] {
-            let (disk, files) = (disk.clone(), files.clone());
+            let (ground, files) = (disk.clone(), files.clone());
             let mended = sim.run(async move {
-                let volume = open(disk.clone()).await.expect("it opens");
+                let volume = open(ground).await.expect("it opens");
                 assert_eq!(volume.failure(), None, "block at {bad}");
                 assert_eq!(difference(&files, &read_all(&volume).await), Vec::<String>::new(), "block at {bad}");
                 assert_eq!(volume.scan().await, Ok(Vec::new()), "block at {bad}");

@@ -315,7 +315,7 @@ async fn nothing_is_restored_over_a_disk_however_deep_and_by_whatever_name() {
     }
     for (path, to) in [("/other", None), ("/dir/below/disk", Some("/copy"))] {
         let job = restore(path, to).await.unwrap().job;
-        eventually(&engine, path, || engine.job(job.id).unwrap().state == JobState::Done).await;
+        eventually(engine, path, || engine.job(job.id).unwrap().state == JobState::Done).await;
     }
     // Where it is found only on the way, it stays all the same.
     let (was, is) = (scene.volume.open_snapshot("then").unwrap(), scene.volume.clone());
