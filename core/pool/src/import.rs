@@ -120,7 +120,7 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
         force: false,
     };
     let lacking = admission.lacking(&found);
-    if lacking.is_some() && has_moved(&found).await {
+    if lacking.is_some() && found.has_moved().await {
         return Ok(None);
     }
     admission.force = force && admission.check(&found).is_err();
@@ -258,12 +258,6 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
         }
     }
     Ok(Some(pool))
-}
-
-/// Whether an owner added to any log since it was read.
-async fn has_moved(found: &FoundPool) -> bool {
-    let logs = found.members.iter().filter_map(|member| Some((member.log(found.id), member.tip?)));
-    join_all(logs.map(async |(log, tip)| !log.ends_at(&tip).await)).await.contains(&true)
 }
 
 /// Brings every log to `position`; drops those that cannot be written, and gives those that were behind.

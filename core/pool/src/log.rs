@@ -28,6 +28,8 @@ use crate::frame::{Frame, Header, Kind, Position};
 
 const PIECE_BYTES: usize = 1 << 20;
 const SCAN_BYTES: u64 = 64 << 10;
+/// How often the end of a log is looked for: an owner that is alive may turn to the other half meanwhile.
+const LOOKS: usize = 3;
 /// Records are gathered into a checkpoint when they outgrow it, but not before they reach this.
 pub(crate) const LEAST_RECORD_BYTES: u64 = 256 << 10;
 
@@ -117,6 +119,15 @@ impl LogPlace {
     /// Finds the newer of the two halves; `None` where there is none, or where its checkpoint is damaged: the older
     /// half is whole then, but what was added to the newer one since is lost, so the disk is not to be believed.
     pub async fn find_tip(&self) -> Option<Tip> {
+        for _ in 0..LOOKS {
+            if let Some(tip) = self.look_for_tip().await {
+                return Some(tip);
+            }
+        }
+        None
+    }
+
+    async fn look_for_tip(&self) -> Option<Tip> {
         let mut best: Option<Tip> = None;
         for half in 0..2 {
             if let Some(tip) = self.half_tip(half).await

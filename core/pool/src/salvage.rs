@@ -152,7 +152,7 @@ impl Salvage {
             promised = members.chain([promised, found.position.generation]).max().unwrap_or(0);
             // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut
             // short. A log that is damaged in its midst tells less than the slabs.
-            if found.position.sequence > 1 && found.damaged_before().is_none() {
+            if found.position.sequence > 1 && (found.damaged_before().is_none() || found.has_moved().await) {
                 obstacle = Some(format!(
                     "pool {} has metadata on {} of its disks: import it, with force if too few of them are present; if you know that this metadata is wrong, wipe those disks, which keeps their slabs, and salvage again",
                     found.name(),

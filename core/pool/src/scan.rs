@@ -145,6 +145,12 @@ impl FoundPool {
         (behind > self.position && behind.sequence > self.position.sequence + 1).then_some(behind)
     }
 
+    /// Whether an owner added to any log since it was read.
+    pub(crate) async fn has_moved(&self) -> bool {
+        let logs = self.members.iter().filter_map(|member| Some((member.log(self.id), member.tip?)));
+        join_all(logs.map(async |(log, tip)| !log.ends_at(&tip).await)).await.contains(&true)
+    }
+
     /// Whether what was written last is on one disk, once, and ends there in a block that is not whole: a change that was
     /// cut short, or one that was damaged.
     pub(crate) fn may_lack_last(&self) -> bool {

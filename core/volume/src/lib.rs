@@ -135,6 +135,7 @@ mod relocate_shared;
 mod remake;
 mod remembered;
 mod removal;
+mod renaming;
 mod repair;
 mod reparse;
 mod replay;

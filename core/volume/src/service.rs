@@ -21,6 +21,7 @@ pub use crate::caller::{Caller, Groups};
 use crate::error::{ErrorKind, VolumeError};
 use crate::integrity::Integrity;
 pub use crate::name_rules::NameRules;
+pub use crate::renaming::{Remove, Rename};
 
 /// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,44 +172,6 @@ pub struct NewFile<'a> {
     pub mode: u32,
     /// The path of a symbolic link.
     pub target: &'a [u8],
-}
-
-/// What a name is to be removed as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remove {
-    /// Of anything but a directory (`unlink`).
-    File,
-    /// Of an empty directory (`rmdir`).
-    Directory,
-}
-
-/// What happens to a file that has the new name already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rename {
-    /// It loses the name.
-    Replace,
-    /// The request is refused.
-    NoReplace,
-    /// Both change their names.
-    Exchange,
-    /// Where the old name was, a character device of the number 0 is from then on, as file systems that lie over others
-    /// mark what is gone (`RENAME_WHITEOUT`).
-    Whiteout {
-        /// The other file loses the name; otherwise the request is refused.
-        replaces: bool,
-    },
-}
-
-impl Rename {
-    /// Whether a file that has the new name loses it.
-    pub fn replaces(self) -> bool {
-        matches!(self, Self::Replace | Self::Whiteout { replaces: true })
-    }
-
-    /// Whether the new name must be free.
-    pub fn needs_free(self) -> bool {
-        matches!(self, Self::NoReplace | Self::Whiteout { replaces: false })
-    }
 }
 
 /// Who knows files by more than their open handles, as a kernel does that keeps them in its memory.

@@ -52,7 +52,9 @@ impl Witness for WitnessFiles {
         let context = path.display().to_string();
         self.runtime.spawn_blocking(move || {
             let _one_at_a_time = writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = answer.send(write_json(&path, &record));
+            let is_overtaken =
+                matches!(read_json(&path, "it is written anew"), Ok(Some(known)) if is_beyond(&known, &record));
+            let _ = answer.send(if is_overtaken { Ok(()) } else { write_json(&path, &record) });
         });
         Io::pending(async move {
             match answered.await {
@@ -64,9 +66,30 @@ impl Witness for WitnessFiles {
     }
 }
 
+/// Whether a record was overtaken by one that is known already: threads store in any order.
+fn is_beyond(known: &WitnessRecord, record: &WitnessRecord) -> bool {
+    (known.promised, known.tip) > (record.promised, record.tip)
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_pool::Position;
+
     use super::*;
+
+    #[tokio::test]
+    async fn what_was_overtaken_takes_nothing_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = WitnessFiles::new(folder.path(), tokio::runtime::Handle::current());
+        let pool = Uuid::from_u128(7);
+        let record = |promised, sequence| WitnessRecord { promised, tip: Position { generation: 3, sequence } };
+        files.store(pool, record(3, 9)).await.unwrap();
+        files.store(pool, record(3, 8)).await.unwrap();
+        files.store(pool, record(2, 10)).await.unwrap();
+        assert_eq!(files.load(pool), Some(record(3, 9)));
+        files.store(pool, record(4, 2)).await.unwrap();
+        assert_eq!(files.load(pool), Some(record(4, 2)), "a new generation begins where it was forced to");
+    }
 
     #[tokio::test]
     async fn a_pool_is_remembered_and_forgotten() {

@@ -202,12 +202,13 @@ impl Registry {
             if entries.closed || entries.settled >= limit || entries.by_number.len() >= limit * LEAVING {
                 return None;
             }
-            let leaves = if entries.waiting.of(source) >= (limit / SHARE_OF_ONE).max(1) {
-                entries.waiting.drop_oldest_of(source)
-            } else if entries.settled + entries.waiting.len() >= limit {
-                entries.waiting.drop_one()
-            } else {
+            let is_full = entries.settled + entries.waiting.len() >= limit;
+            let leaves = if !is_full {
                 None
+            } else if entries.waiting.of(source) >= (limit / SHARE_OF_ONE).max(1) {
+                entries.waiting.drop_oldest_of(source)
+            } else {
+                entries.waiting.drop_one()
             };
             let number = entries.next;
             entries.next += 1;

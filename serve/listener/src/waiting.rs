@@ -8,6 +8,7 @@
 //! Invariant: whoever leaves to make room is the oldest one of the source that has most of them, so that a source takes
 //! room from no other that has less.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -110,7 +111,7 @@ impl<L> Waiting<L> {
         let Some(guests) = self.by_source.get_mut(&source) else { return false };
         let was = guests.by_number.remove(&number).is_some();
         self.count -= usize::from(was);
-        if guests.by_number.is_empty() && guests.crowd.is_none() && guests.dropped == guests.seen_dropped {
+        if guests.by_number.is_empty() && guests.crowd.is_none() {
             self.by_source.remove(&source);
         }
         was
@@ -146,9 +147,13 @@ impl<L> Waiting<L> {
         Some(leave)
     }
 
-    /// Takes off the oldest one of the source that has most, to be told to leave.
+    /// Takes off the oldest one of the source that has most, to be told to leave; of several such sources, of the one
+    /// whose oldest came first.
     pub fn drop_one(&mut self) -> Option<L> {
-        let most = self.by_source.iter().max_by_key(|(_, guests)| guests.by_number.len());
+        let most = self.by_source.iter().max_by_key(|(_, guests)| {
+            let oldest = guests.by_number.first_key_value().map(|(number, _)| *number);
+            (guests.by_number.len(), Reverse(oldest))
+        });
         let source = *most?.0;
         self.drop_oldest_of(source)
     }

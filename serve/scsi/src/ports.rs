@@ -48,7 +48,7 @@ impl InitiatorPort {
             _ => return None,
         };
         let proper = !name.is_empty() && name.len() <= MAX_NAME && !name.contains(',');
-        proper.then(|| (name.to_owned(), isid, 4 + len))
+        proper.then(|| (name.to_lowercase(), isid, 4 + len))
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {
@@ -56,7 +56,7 @@ impl InitiatorPort {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let name = reader.text()?.to_owned();
+        let name = reader.text()?.to_lowercase();
         Ok(Self { name, isid: reader.array()? })
     }
 }

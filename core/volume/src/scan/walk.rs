@@ -249,6 +249,7 @@ impl Walk<'_> {
                 self.done.is_past_partial = true;
                 continue;
             };
+            self.store.look_at_twin(node).await;
             self.progress.nodes += 1;
             self.progress.bytes += PAGE_BYTES as u64;
             (self.tell)(self.progress);
