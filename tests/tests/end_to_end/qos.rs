@@ -2,10 +2,7 @@
 
 use holdfast_tests::command::wait_until;
 use holdfast_tests::daemon::Daemon;
-use holdfast_tests::metrics::Metrics;
-use holdfast_tests::ports::free_address;
 use holdfast_tests::qos::Two;
-use holdfast_tests::scene::Scene;
 use serde_json::Value;
 
 #[test]
@@ -68,45 +65,6 @@ fn a_greedy_client_does_not_starve_a_polite_one() {
         println!("p99 alone {alone:.0} us, beside a greedy client {beside:.0} us; that one did {greedy:.0} IOPS");
         greedy > 1000.0 && beside < (alone * 10.0).max(20_000.0)
     });
-}
-
-#[test]
-fn the_dashboard_names_metrics_that_there_are() {
-    let two = Two::default();
-    two.daemon.please(&["space", "set", "tank/polite", "--max-iops", "2000"]);
-    // A job that is under way is counted as well.
-    two.daemon.please(&["space", "scrub", "tank/greedy", "--cap", "64KiB"]);
-    let metrics: Metrics = two.daemon.metrics();
-    // LUNs are counted where initiators are served.
-    let scene = Scene::new();
-    let serving = Daemon::start_with(&scene, "a", &["--iscsi", &free_address().to_string()]);
-    serving.pool(&scene, "tank", 2, "128MiB");
-    serving.please(&["space", "create", "tank/disk", "--layout", "mirror", "--size", "16MiB"]);
-    serving.please(&["target", "create", "vm", "--open"]);
-    serving.please(&["lun", "add", "vm", "tank/disk"]);
-    let of_luns: Metrics = serving.metrics();
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana/holdfast.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a dashboard")).expect("JSON");
-    let queries: Vec<&str> = dashboard["panels"]
-        .as_array()
-        .expect("panels")
-        .iter()
-        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten())
-        .filter_map(|target| target["expr"].as_str())
-        .collect();
-    assert!(queries.len() >= 12, "{queries:?}");
-    for what in ["operations_total", "bytes_total", "latency_seconds_bucket"].map(|what| format!("holdfast_lun_{what}"))
-    {
-        assert!(queries.iter().any(|query| query.contains(&what)), "no panel shows {what}");
-    }
-    assert!(queries.iter().any(|query| query.contains("holdfast_target_sessions")), "no panel shows sessions");
-    let word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let names = queries.iter().flat_map(|query| query.split(|character| !word(character)));
-    let names: Vec<&str> = names.filter(|name| name.starts_with("holdfast_") || name.starts_with("process_")).collect();
-    assert!(names.len() >= queries.len(), "{names:?}");
-    for name in names {
-        assert!(metrics.has(name) || of_luns.has(name), "the dashboard asks for {name}, which is not counted");
-    }
 }
 
 #[test]

@@ -151,12 +151,14 @@ impl Rig {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }
 
-    /// Sends a request to a path as it stands.
+    /// Sends a request to a path as it stands, and waits until the server has closed its connection: what one address
+    /// may have at once is limited.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, String)], body: impl Into<Bytes>) -> Answer {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(self.connect().await)).await.unwrap();
-        tokio::spawn(connection);
+        let connection = tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
+        request = request.header("connection", "close");
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/json");
         }
@@ -166,6 +168,7 @@ impl Rig {
         let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
+        tokio::time::timeout(LIMIT, connection).await.expect("the server closes it").unwrap().ok();
         Answer { status: parts.status, headers: parts.headers, body }
     }
 

@@ -53,8 +53,7 @@ async fn slow_clients_are_left_and_the_others_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_make_room_for_whoever_has_an_account() {
-    let limits = Limits { connections: 6, handshake: LIMIT * 2, header: LIMIT * 2, ..Limits::default() };
-    let rig = Rig::start_with(limits, ThrottleSettings::default()).await;
+    let rig = Rig::start_with(Limits { connections: 6, ..Limits::default() }, ThrottleSettings::default()).await;
     rig.people().await;
     let token = bearer(&rig.token("ann", Role::Administrator, &[]).await);
     // One that is known, and stays.
