@@ -24,6 +24,7 @@ mod slabs;
 mod versions;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use holdfast_device::IoBuf;
@@ -31,7 +32,7 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::PoolDisk;
 
 use crate::column::Blocks;
-use crate::lock_order::{TaskLock, rank};
+use crate::lock_order::{Held, TaskLock, rank};
 
 use sector::PageOwner;
 use versions::DurableVersions;
@@ -66,6 +67,8 @@ pub struct Checksums {
     older: Mutex<BTreeSet<(usize, u32)>>,
     /// Which versions are durable, where the row has parity.
     claims: Option<Mutex<DurableVersions>>,
+    /// How often a slab came to count that may not have been asked.
+    doubts: AtomicU64,
     cache: Arc<ChecksumCache>,
 }
 
@@ -96,7 +99,7 @@ impl Checksums {
         let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
         let (reading, writing) = (TaskLock::default(), TaskLock::default());
         let (lacking, older) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { sets, reading, writing, lacking, older, claims, cache })
+        Arc::new(Self { sets, reading, writing, lacking, older, claims, doubts: AtomicU64::new(0), cache })
     }
 
     fn claims(&self) -> Option<MutexGuard<'_, DurableVersions>> {
@@ -197,6 +200,11 @@ impl Checksums {
         self.older.lock().expect("no panic while held").insert((set, region));
     }
 
+    /// Gives back what was taken, and not dealt with.
+    pub fn return_older(&self, older: impl IntoIterator<Item = (usize, u32)>) {
+        self.older.lock().expect("no panic while held").extend(older);
+    }
+
     /// Regions of sets that a copy had an older version of, each once.
     pub fn take_older(&self) -> BTreeSet<(usize, u32)> {
         std::mem::take(&mut *self.older.lock().expect("no panic while held"))
@@ -217,9 +225,53 @@ impl Checksums {
         self.sets.iter().all(|set| set.lock().expect("no panic while held").behind().is_empty())
     }
 
-    /// Whether enough slabs claim the versions that are durable.
-    pub fn is_claimed(&self) -> bool {
-        self.claims().is_none_or(|claims| claims.is_claimed())
+    /// Whether versions are durable that are to be claimed yet.
+    pub fn is_claim_due(&self) -> bool {
+        self.claims().is_some_and(|claims| claims.is_due())
+    }
+
+    /// Notes that a page was claimed by every slab that can take it.
+    fn end_claim(&self, page: u32) {
+        if let Some(mut claims) = self.claims() {
+            claims.end_unclaimed(page);
+            if !self.is_held(page) {
+                claims.evict(page);
+            }
+        }
+    }
+
+    /// Whether a page of any set is in memory.
+    fn is_held(&self, page: u32) -> bool {
+        self.sets.iter().any(|set| set.lock().expect("no panic while held").is_held(page))
+    }
+
+    /// As long as it is held, no page is written.
+    pub async fn hold_writes(&self) -> Held<'_, { rank::SUMS_WRITING }> {
+        self.writing.lock().await
+    }
+
+    /// Has pages of a set read anew, since a slab counts that may not have been asked: what it has may be newer. In a
+    /// row with parity, those of all sets, of which it may claim versions.
+    pub fn doubt(&self, set: usize) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+        let sets = match self.claims() {
+            Some(mut claims) => {
+                claims.doubt();
+                0..self.sets.len()
+            }
+            None => set..set + 1,
+        };
+        sets.for_each(|set| self.counted(set, Pages::doubt));
+    }
+
+    /// How often that was.
+    fn doubts(&self) -> u64 {
+        self.doubts.load(Ordering::Acquire)
+    }
+
+    /// The version of a region, as far as it is in memory.
+    pub fn version(&self, set: usize, region: u32) -> u64 {
+        self.set(set).version(region)
     }
 
     /// Forgets a set: its slab is on another disk now, which has nothing of it.
@@ -231,7 +283,7 @@ impl Checksums {
     fn evict(&self, set: usize, page: u32) -> bool {
         let is_gone = self.counted(set, |pages| pages.evict(page));
         if let (true, Some(mut claims)) = (is_gone, self.claims())
-            && !self.sets.iter().any(|set| set.lock().expect("no panic while held").is_held(page))
+            && !self.is_held(page)
         {
             claims.evict(page);
         }
@@ -252,5 +304,34 @@ impl Drop for Checksums {
             let pages = set.lock().expect("no panic while held");
             self.cache.changed((pages.count(), pages.behind().len()), (0, 0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_few_slabs_can_take_ends_and_keeps_no_memory() {
+        let checksums = Checksums::new(4, 512, false, true, ChecksumCache::new(1 << 20));
+        let claims = || checksums.claims().expect("a row with parity");
+        claims().note_durable(1, 0, &[3; PAGE_REGIONS as usize]);
+        assert!(checksums.is_claim_due());
+        assert!(claims().unclaimed(false).is_empty());
+        assert_eq!(claims().unclaimed(false), [0]);
+        assert_eq!(claims().of_slab(1, 0), [3; PAGE_REGIONS as usize]);
+        checksums.end_claim(0);
+        assert!(!checksums.is_claim_due());
+        assert_eq!(claims().of_slab(1, 0), [0; PAGE_REGIONS as usize], "nobody has the page in memory");
+    }
+
+    #[test]
+    fn what_the_slabs_claim_is_asked_again_when_one_comes_back() {
+        let checksums = Checksums::new(3, 512, false, true, ChecksumCache::new(1 << 20));
+        checksums.claims().expect("a row with parity").take(0, &[], true);
+        checksums.set(2).take_read(0, &[None; PAGE_REGIONS as usize], false);
+        checksums.doubt(1);
+        assert!(!checksums.claims().expect("a row with parity").is_read(0));
+        assert!(checksums.set(2).is_unread(0));
     }
 }

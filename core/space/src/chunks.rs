@@ -124,7 +124,7 @@ impl Inner {
                 RowBody::Columns(columns) => columns.iter().all(|column| column.lock().is_settled()),
                 RowBody::Bands(bands) => self.parity.may_forget(bands),
             };
-            known && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled() && checksums.is_claimed())
+            known && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled())
         };
         let closed = self.rows.close_idle(excess, is_settled);
         if !closed.iter().all(|row| row.columns().iter().all(Column::is_open)) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use holdfast_device::{IoError, IoErrorKind};
@@ -12,6 +13,9 @@ use crate::lock_order::{Held, rank};
 use crate::row::Row;
 use crate::row_table::RowTable;
 use crate::space::Inner;
+
+/// How long the slabs of parity rows claim versions of one another while a space is closed.
+const CLAIMS_AT_CLOSE: Duration = Duration::from_secs(5);
 
 impl Inner {
     /// Makes every write answered so far durable.
@@ -95,12 +99,14 @@ impl Inner {
         let flushed = self.flush().await;
         let placed = self.maintain_bands().await;
         let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
-        for row in self.rows.open_rows() {
-            settled &= row.unless_gone(row.write_claims(true).await).is_ok();
-        }
         settled &= self.rows.settle_disks().await.is_ok();
         settled &= self.swept.load(Ordering::Acquire) == u64::MAX;
-        settled &= self.pool.stamp(self.pool.env().clock.now()).await.is_ok();
+        let now = self.pool.env().clock.now();
+        settled &= self.pool.stamp(now).await.is_ok();
+        if self.write_claims(Some(now + CLAIMS_AT_CLOSE)).await.is_ok() {
+            // Whether they last or not, what they are of does.
+            let _ = self.rows.settle_disks().await;
+        }
         for row in self.rows.open_rows() {
             settled &= row.served();
             for column in 0..row.columns().len() {

@@ -77,14 +77,22 @@ impl Row {
     pub async fn renew_older(&self) -> Result<(), IoError> {
         let (Some(checksums), RowBody::Columns(columns)) = (&self.checksums, &self.body) else { return Ok(()) };
         let mut renewed = Ok(());
-        for (column, region) in checksums.take_older() {
+        let mut older = checksums.take_older();
+        while let Some((column, region)) = older.pop_first() {
             let blocks = Blocks::of_region(region, columns[column].lock().blocks());
-            self.resync(column, blocks.regions()).await?;
+            if let Err(error) = self.resync(column, blocks.regions()).await {
+                older.insert((column, region));
+                checksums.return_older(older);
+                return Err(error);
+            }
             match self.read_right(column, blocks).await {
                 // Blocks that no copy has are told of where they are read.
                 Ok(_) => {}
                 Err(error) if error.kind == IoErrorKind::Media => {}
-                Err(error) => renewed = Err(error),
+                Err(error) => {
+                    checksums.return_older([(column, region)]);
+                    renewed = Err(error);
+                }
             }
         }
         renewed

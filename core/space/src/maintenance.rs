@@ -63,15 +63,15 @@ impl Inner {
             resynced = row.unless_gone(self.resync_row(&row).await).and(resynced);
             resynced = row.unless_gone(self.prove(&row).await).and(resynced);
             resynced = row.unless_gone(row.renew_older().await).and(resynced);
-            resynced = row.unless_gone(row.write_claims(false).await).and(resynced);
         }
         self.report_doubtful();
         self.rows.context.repairs.tell_due(&self.pool, &self.path(), false);
         let unmarked = self.unmark_idle().await;
         let stamped = self.stamp_if_due().await;
+        let claimed = self.write_claims(None).await;
         let summed = self.write_clean_sums().await;
         self.evict();
-        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(stamped).and(summed)
+        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(stamped).and(claimed).and(summed)
     }
 
     /// Whether there is nothing to maintain for any more.
@@ -89,6 +89,22 @@ impl Inner {
             self.pool.stamp(since).await?;
         }
         Ok(())
+    }
+
+    /// Has slabs of parity rows claim what is durable, as [`Row::write_claims`] does. The pool is looked at before: pages
+    /// are written as they were, and another one may have changed them who owns it now.
+    pub async fn write_claims(&self, until: Option<Duration>) -> Result<(), IoError> {
+        let is_due = |row: &Arc<Row>| row.checksums.as_ref().is_some_and(|checksums| checksums.is_claim_due());
+        let rows: Vec<Arc<Row>> = self.rows.open_rows().into_iter().filter(is_due).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.pool.stamp(self.pool.env().clock.now().saturating_sub(STAMP_EVERY)).await?;
+        let mut claimed = Ok(());
+        for row in rows {
+            claimed = row.unless_gone(row.write_claims(until).await).and(claimed);
+        }
+        claimed
     }
 
     /// Reports, once all rows were looked at, how many blocks were taken as they are.

@@ -66,8 +66,9 @@ impl Row {
     }
 
     async fn right_run(&self, column: usize, blocks: Blocks, into: &mut [u8]) -> Result<(), IoError> {
-        let known = self.known_sums(column, blocks).await?;
+        // A copy that counts has its checksums read, too.
         let copies = self.read_copies(column, blocks).await?;
+        let known = self.known_sums(column, blocks).await?;
         let (mut mends, mut lost) = (Vec::new(), None);
         for (at, known) in (0u32..).zip(known) {
             let block = blocks.start + at;
@@ -132,9 +133,13 @@ impl Row {
     async fn proven_by_another(&self, column: usize, block: u32, at: u32, copies: &[Held]) -> Option<IoSlice> {
         let (page, in_page) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let region_blocks = PAGE_BLOCKS / PAGE_REGIONS;
+        let newest = self.checksums.as_ref().map_or(0, |checksums| checksums.version(column, block / region_blocks));
         for (index, _) in self.copies_of(column).filter(|(_, slab)| slab.usable()) {
             let Ok(regions) = self.read_slab_regions(index, page).await else { continue };
             let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
+            if region.version < newest {
+                continue;
+            }
             let bit = in_page % region_blocks;
             let proven =
                 |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.checksums[bit as usize];
@@ -170,9 +175,9 @@ impl Row {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
+            let copies = self.read_copies(column, Blocks { start, end }).await?;
             let hints =
                 self.known_sums(column, Blocks { start, end }).await?.into_iter().map(|hint| hint.map(|hint| hint.crc));
-            let copies = self.read_copies(column, Blocks { start, end }).await?;
             let mut mends = Vec::new();
             for (at, hint) in (0u32..).zip(hints) {
                 let readable = || copies.iter().filter_map(|copy| copy.block(at));

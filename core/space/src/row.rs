@@ -192,9 +192,21 @@ impl Row {
             // Before anybody finds them to count.
             self.doubt_returned(&returned);
         }
+        let begins = own.iter().filter(|(_, online, slab, place, outages)| slab.begins(place, *online, *outages));
+        let begun: BTreeSet<usize> = begins.map(|(index, ..)| self.sums_set(*index)).collect();
+        // Before, so that nothing old is served or copied once they count, and after, for what was read meanwhile.
+        self.doubt_sums(&begun);
         let in_doubt = self.in_doubt();
         let settled = own.into_iter().filter(|(index, _, _, place, _)| place.stale() || !in_doubt.contains(index));
         settled.for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
+        self.doubt_sums(&begun);
+    }
+
+    /// Slabs of these sets count again, of which checksums may have been read without them.
+    fn doubt_sums(&self, sets: &BTreeSet<usize>) {
+        if let Some(checksums) = &self.checksums {
+            sets.iter().for_each(|set| checksums.doubt(*set));
+        }
     }
 
     /// Slabs that do not count until a commit has settled what they lost: nothing else would show a block that is not

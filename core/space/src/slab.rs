@@ -118,6 +118,11 @@ impl Slab {
         self.counts(place, online, outages) && known != outages && known != NOT_IN_STEP
     }
 
+    /// Whether it counts once the pool's word is taken over, and does not as long as it is not.
+    pub fn begins(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
+        self.counts(place, online, outages) && self.in_step_at.load(Ordering::Acquire) != outages
+    }
+
     fn counts(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
         let may = !place.stale() && !self.is_distrusted();
         may && online && outages.is_multiple_of(2)

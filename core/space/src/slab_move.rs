@@ -83,6 +83,11 @@ impl Inner {
         let _committing = self.parity.committing.lock().await;
         let mut maps = copy.maps().lock().await;
         copy.level_maps(&mut maps).await?;
+        // Nor checksums, whose versions would go up where the slab is now alone.
+        let writing = match &row.checksums {
+            Some(checksums) => Some(checksums.hold_writes().await),
+            None => None,
+        };
         let is_durable = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
         if !copy.is_whole() || !is_durable || copy.write_maps(&maps).await.is_err() {
             return Ok(false);
@@ -99,6 +104,7 @@ impl Inner {
         to.set_in_step(outages);
         row.slabs.replace(copy.index, to);
         row.refresh();
+        drop(writing);
         drop(maps);
         row.renew_headers();
         if row.ensure_headers().await.is_ok() {

@@ -62,7 +62,7 @@ pub struct PageToWrite {
 #[derive(Clone)]
 struct Page {
     regions: [RegionSums; REGIONS],
-    /// For each region, blocks whose checksum is newer than what the disk has, where that was not read.
+    /// For each region, blocks whose checksum was noted since the page is in memory: what is read later is older.
     newer: [u64; REGIONS],
     read: bool,
     /// Regions that it lacks since a disk failed to read them, a bit for each.
@@ -126,7 +126,7 @@ impl Page {
     fn take(&mut self, found: &[Option<RegionSums>]) {
         for (index, found) in found.iter().enumerate() {
             let Some(found) = found else { continue };
-            let (known, newer) = (&mut self.regions[index], std::mem::take(&mut self.newer[index]));
+            let (known, newer) = (&mut self.regions[index], self.newer[index]);
             known.known = (known.known & newer) | (found.known & !newer);
             known.given = (known.given & newer) | (found.given & !newer);
             known.version = known.version.max(found.version);
@@ -340,6 +340,26 @@ impl Pages {
         true
     }
 
+    /// Has every page read anew that a disk has: what was read before may not be the newest. What was noted stands.
+    pub fn doubt(&mut self) {
+        for (page, _) in self.pages.iter_mut().zip(&self.blank).filter(|(_, blank)| !**blank) {
+            match page {
+                Some(held) if held.is_behind() => (held.read, held.failed) = (false, 0),
+                Some(_) => {
+                    *page = None;
+                    self.held -= 1;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The version of a region, as far as it is in memory.
+    pub fn version(&self, region: u32) -> u64 {
+        let page = self.pages[(region / PAGE_REGIONS) as usize].as_ref();
+        page.map_or(0, |page| page.regions[(region % PAGE_REGIONS) as usize].version)
+    }
+
     /// How many there are.
     pub fn len(&self) -> u32 {
         self.pages.len() as u32
@@ -490,6 +510,26 @@ mod tests {
         pages.note(0, [Some(3), None].into_iter(), false);
         assert_eq!(pages.known(0), Ok(Some(KnownSum { crc: 3, given: false })));
         assert_eq!((pages.known(1), pages.known(2)), (Ok(None), Ok(Some(KnownSum { crc: 2, given: true }))));
+    }
+
+    #[test]
+    fn what_was_read_before_a_slab_came_back_is_read_again() {
+        let mut pages = Pages::new(1536, false);
+        for page in 0..2 {
+            pages.note(page * 512, [Some(9)].into_iter(), false);
+            pages.take_read(page, &[Some(RegionSums { version: 3, ..known(5).expect("some") }); 8], false);
+        }
+        let ages = ages_of(&mut pages, 0);
+        pages.written(0, ages);
+        pages.note(513, [Some(8)].into_iter(), false);
+        pages.doubt();
+        assert!(!pages.is_held(0), "the disks have it");
+        assert!(pages.is_held(1) && pages.is_unread(1) && pages.begin_write(1, &[0; 8]).is_none());
+        assert_eq!((pages.get(512), pages.get(513), pages.get(514)), (Ok(Some(9)), Ok(Some(8)), Err(())));
+        pages.take_read(1, &[Some(RegionSums { version: 7, ..known(6).expect("some") }); 8], false);
+        assert_eq!((pages.get(512), pages.get(513), pages.get(514)), (Ok(Some(9)), Ok(Some(8)), Ok(Some(6))));
+        assert_eq!((pages.version(8), pages.version(0)), (7, 0));
+        assert_eq!(versions(&pages.begin_write(1, &[0; 8]).expect("read"))[..2], [8, 7]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, PageOwner, RegionSums
 use super::{Check, Checksums, KnownSum, Odd, SumsWritten, Written};
 
 /// Pages that are written at a time.
-const PAGES_AT_ONCE: usize = 32;
+pub(super) const PAGES_AT_ONCE: usize = 32;
 
 /// What disks have of a page.
 struct FoundPage {
@@ -95,10 +95,16 @@ impl Row {
         }
         let _one = checksums.reading.lock().await;
         let wanted: Vec<u32> = pages_of(blocks).filter(unread).collect();
+        let doubts = checksums.doubts();
         let reads = join_all(wanted.iter().map(|page| self.read_sums_page(checksums, set, *page))).await;
         for (page, found) in wanted.into_iter().zip(reads) {
-            let is_new = |found: &FoundPage| found.set == set || checksums.set(found.set).is_unread(page);
-            for found in found?.into_iter().filter(is_new) {
+            let is_new = |found: &FoundPage| checksums.set(found.set).is_unread(page);
+            let found = found?;
+            if checksums.doubts() != doubts {
+                // A slab that counts by now was not asked: who wants them reads again.
+                continue;
+            }
+            for found in found.into_iter().filter(is_new) {
                 self.take_sums_page(checksums, page, found).await;
             }
         }
@@ -131,8 +137,9 @@ impl Row {
         for (index, copy, own) in older {
             let region = page * PAGE_REGIONS + index as u32;
             let Some(newest) = &newest[index] else { continue };
-            // After a crash, copies that were being written may differ.
-            if self.pool.was_closed() && self.is_stale(copy, region, &own, newest).await {
+            // After a crash, or an outage of a disk, copies that were being written may differ.
+            let is_marked = self.columns().get(set).is_some_and(|column| column.lock().marked.contains(region));
+            if self.pool.was_closed() && !is_marked && self.is_stale(copy, region, &own, newest).await {
                 self.tell_lagging(copy);
             }
             if self.pool.refusal().is_none() {
@@ -185,6 +192,7 @@ impl Row {
 
     /// The same in a row with parity: what a slab has older than others claim of it counts for nothing.
     async fn read_claimed_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<Vec<FoundPage>, IoError> {
+        let doubts = checksums.doubts();
         let is_read = checksums.claims().is_some_and(|claims| claims.is_read(page));
         let asked = |slab: &usize| !is_read && *slab != set && self.slabs.get(*slab).usable();
         let filled = |slab: &usize| !checksums.set(*slab).is_blank(page);
@@ -211,10 +219,10 @@ impl Row {
         }
         let mut older = Vec::new();
         if let Some(mut claims) = checksums.claims() {
-            claims.take(page, &claimed, true);
+            claims.take(page, &claimed, checksums.doubts() == doubts);
             for found in &mut found {
-                // After a clean stop, what is there is durable.
-                if self.pool.was_closed() {
+                // After a clean stop, what is there is durable, unless it was written since.
+                if self.pool.was_closed() && !checksums.set(found.set).is_held(page) {
                     let version = |region: usize| found.regions[region].map_or(0, |region| region.version);
                     claims.note_durable(found.set, page, &std::array::from_fn(version));
                 }
@@ -240,12 +248,13 @@ impl Row {
         if checksums.claims().is_none_or(|claims| claims.is_read(page)) {
             return;
         }
+        let doubts = checksums.doubts();
         let slabs =
             (0..self.slabs.len()).filter(|slab| self.slabs.get(*slab).usable() && !checksums.set(*slab).is_blank(page));
         let reads = join_all(slabs.map(|slab| self.read_slab_sums(slab, page)).collect::<Vec<_>>()).await;
         let claimed: Vec<Vec<u64>> = reads.into_iter().flatten().map(|page| page.claims).collect();
         if let Some(mut claims) = checksums.claims() {
-            claims.take(page, &claimed, true);
+            claims.take(page, &claimed, checksums.doubts() == doubts);
         }
     }
 
@@ -353,13 +362,17 @@ impl Row {
         if self.sums_slabs(set).next().is_none() {
             return Ok(None);
         }
-        match self.read_sums(set, Blocks { start: first, end: first + 1 }).await {
-            Err(_) if self.sums_slabs(set).next().is_none() => return Ok(None),
-            read => read?,
-        }
-        self.complete_sums_page(checksums, set, page).await;
-        self.read_claims(checksums, page).await;
-        let Some((PageToWrite { regions, ages }, claims)) = checksums.begin_write(set, page) else { return Ok(None) };
+        let (PageToWrite { regions, ages }, claims) = loop {
+            match self.read_sums(set, Blocks { start: first, end: first + 1 }).await {
+                Err(_) if self.sums_slabs(set).next().is_none() => return Ok(None),
+                read => read?,
+            }
+            self.complete_sums_page(checksums, set, page).await;
+            self.read_claims(checksums, page).await;
+            if let Some(begun) = checksums.begin_write(set, page) {
+                break begun;
+            }
+        };
         let versions = regions.map(|region| region.version);
         // A slab that begins to take writes from here on is found anew to lack them.
         let writes = self.sums_slabs(set).map(|index| {

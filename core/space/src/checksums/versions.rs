@@ -107,14 +107,19 @@ impl DurableVersions {
         due
     }
 
-    /// Notes that enough slabs claim a page as it was claimed.
+    /// What the disks claim is to be read again: a slab counts that may not have been asked.
+    pub fn doubt(&mut self) {
+        self.pages.values_mut().for_each(|page| page.read = false);
+    }
+
+    /// Notes that every slab which can take it claims a page as it was claimed.
     pub fn end_unclaimed(&mut self, page: u32) {
         self.unclaimed.remove(&page);
     }
 
-    /// Whether enough slabs claim all that is durable.
-    pub fn is_claimed(&self) -> bool {
-        self.unclaimed.is_empty() && self.recent.is_empty()
+    /// Whether anything is durable that is to be claimed yet.
+    pub fn is_due(&self) -> bool {
+        !self.unclaimed.is_empty() || !self.recent.is_empty()
     }
 
     /// Gives the memory of a page back that no slab has in memory, unless it is to be claimed yet.
@@ -163,7 +168,7 @@ mod tests {
         assert_eq!(claims.unclaimed(true), [0, 9]);
         claims.end_unclaimed(0);
         claims.end_unclaimed(9);
-        assert!(claims.is_claimed());
+        assert!(!claims.is_due());
         claims.evict(0);
         assert_eq!(claims.of(0), vec![0; 2 * REGIONS]);
     }
