@@ -105,7 +105,8 @@ impl Pool {
             let units = Area::of_disk("", disk.disk_bytes).map_or(0, |area| u64::from(area.units()));
             let free = state.config.free.get(index).map_or(0, |free| u64::from(free.free()));
             let used = taken.get(index).copied().unwrap_or(0);
-            (free + used != units).then(|| format!("disk {index}: {} of {units} units", i128::from(units) - i128::from(free + used)))
+            (free + used != units)
+                .then(|| format!("disk {index}: {} of {units} units", i128::from(units) - i128::from(free + used)))
         };
         let leaked: Vec<String> = state.config.disks.iter().filter_map(leaked).collect();
         hold(leaked.is_empty(), || format!("taken by no row: {}", leaked.join(", ")))

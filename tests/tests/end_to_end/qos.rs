@@ -1,7 +1,6 @@
 //! Quality of service with two real clients. What is exact is in the benchmark; bounds here are generous.
 
 use holdfast_tests::command::wait_until;
-use holdfast_tests::daemon::Daemon;
 use holdfast_tests::qos::Two;
 use serde_json::Value;
 
