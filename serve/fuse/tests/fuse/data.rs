@@ -150,7 +150,8 @@ fn holes_are_found_made_and_filled() {
     file.read_exact_at(&mut read, at(10)).expect("read");
     assert!(read == expected, "a part of a page");
     allocate(punch | keep, 0, at(40)).expect("punched");
-    assert_eq!((file.metadata().expect("facts").len(), blocks(), seek(Place::Data(0))), (at(21), 0, Err(Errno::NXIO)));
+    // Who has it open for writing may have data for it in mapped memory: it is never told as empty then.
+    assert_eq!((file.metadata().expect("facts").len(), blocks(), seek(Place::Data(0))), (at(21), 1, Err(Errno::NXIO)));
     file.write_all_at(&pattern(3 * PAGE, 2), 0).expect("written");
     allocate(zero, at(2), at(30)).expect("zeroed");
     assert_eq!(file.metadata().expect("facts").len(), at(32));

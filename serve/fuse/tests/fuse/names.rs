@@ -125,7 +125,10 @@ fn renames_replace_exchange_and_refuse() {
     rename("a", "b", plain).expect("replaced");
     assert_eq!((read("b"), try_stat(&scene.path("a")).err()), (b"b".to_vec(), Some(Errno::NOENT)));
     assert_eq!(rename("a", "c", exchange), Err(Errno::NOENT));
-    assert_eq!(rename("b", "c", RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    fs::write(scene.path("gone"), b"gone").expect("written");
+    rename("gone", "moved", RenameFlags::WHITEOUT).expect("moved, with a whiteout");
+    let whiteout = fs::symlink_metadata(scene.path("gone")).expect("a whiteout");
+    assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0 && read("moved") == b"gone");
 
     fs::create_dir_all(scene.path("d/e/f")).expect("made");
     fs::create_dir(scene.path("g")).expect("made");
