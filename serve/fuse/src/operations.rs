@@ -92,7 +92,7 @@ impl<S: FileService> Channel<S> {
             Operation::Open { flags, open_flags } => self.open(header, flags, open_flags).await,
             Operation::Create { name, flags, mode } => Box::pin(self.create(header, name, flags, mode)).await,
             Operation::TmpFile { flags, mode } => Box::pin(self.create_unnamed(header, flags, mode)).await,
-            Operation::Release { handle } => Box::pin(self.release(header, handle)).await,
+            Operation::Release { handle } => self.release(header, handle).await,
             // Whoever makes the top directory durable means all that is below it.
             Operation::FsyncDir { .. } if header.node == ROOT_ID => Box::pin(self.sync(Some(way))).await,
             Operation::Fsync { flags } | Operation::FsyncDir { flags } => {

@@ -29,23 +29,30 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn look_up(&self, header: &Header, name: &[u8]) -> Answered {
-        loop {
-            let removals = self.service().removals();
-            let found = match name {
-                b"." => Some(Box::pin(self.find(header.node)).await?),
-                b".." => Some(Box::pin(self.service().parent(self.subject(header)?)).await?),
-                _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
-            };
-            let Some(found) = found else {
-                return Ok(Answer::of(|writer| no_entry(writer, &self.connection.timeouts)));
-            };
-            let answer = self.entry(&found);
-            if removals == self.service().removals() || !Box::pin(self.is_gone(found.id)).await {
-                return Ok(answer);
-            }
-            // It lost its last name before the kernel was to know it.
-            Box::pin(self.take_back_nodes(&answer.nodes)).await;
+        let removals = self.service().removals();
+        let found = match name {
+            b"." => Some(Box::pin(self.find(header.node)).await?),
+            b".." => Some(Box::pin(self.service().parent(self.subject(header)?)).await?),
+            _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
+        };
+        let Some(found) = found else {
+            return Ok(Answer::of(|writer| no_entry(writer, &self.connection.timeouts)));
+        };
+        let answer = self.entry(&found);
+        if removals == self.service().removals() {
+            return Ok(answer);
         }
+        Box::pin(self.confirm(header, name, found.id, answer)).await
+    }
+
+    /// Gives the answer to a look-up beside which files were removed, or looks again where its file lost its last name
+    /// before the kernel was to know it.
+    async fn confirm(&self, header: &Header, name: &[u8], id: FileId, answer: Answer) -> Answered {
+        if !self.is_gone(id).await {
+            return Ok(answer);
+        }
+        self.take_back_nodes(&answer.nodes).await;
+        Box::pin(self.look_up(header, name)).await
     }
 
     async fn is_gone(&self, id: FileId) -> bool {
