@@ -1,4 +1,4 @@
-# run · test · bench · lint: the four commands; soak and fuzz for those who have the time.
+# run · test · bench · lint: the four commands; check, soak and fuzz for those who have the time.
 
 CARGO ?= cargo
 # The profile of tests also builds the daemon that the end-to-end tests run: one build serves both.
@@ -10,6 +10,8 @@ QUICK ?=
 # A test run takes the seeds from here on. Whoever has run a new range, and mended what it found, raises the number in
 # the file: a run on a clean checkout then fails for its change alone. 'make soak' takes many from 0 on.
 HOLDFAST_FROM ?= $(shell cat tests/seeds)
+# The part of the seeds of each simulation, in percent: a part in each run of the tests, all of them in 'make check'.
+HOLDFAST_SHARE ?= 40
 # Most tests wait for daemons, disks and clients more than they compute.
 THREADS ?= $(shell echo $$(($$(nproc) + 2)))
 # What tests had to leave out on this machine.
@@ -21,7 +23,7 @@ SHARED ?=
 WEB := manage/web
 WEB_SOURCES := $(shell find $(WEB)/src $(WEB)/public -type f) $(wildcard $(WEB)/*.json $(WEB)/*.ts $(WEB)/*.js $(WEB)/index.html)
 
-.PHONY: run test bench lint soak fuzz packages console screenshots
+.PHONY: run test check bench lint soak fuzz packages console screenshots
 
 run: console
 	$(CARGO) run --release --package holdfast -- demo
@@ -46,9 +48,12 @@ test: console
 	$(CARGO) test --workspace --no-run
 	@rm -f $(LEFT_OUT)
 	@echo "simulations begin with seed $(HOLDFAST_FROM): repeat this run with HOLDFAST_FROM=$(HOLDFAST_FROM) make test"
-	@HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) RUST_TEST_THREADS=$(THREADS) CARGO=$(CARGO) \
+	@HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_SHARE=$(HOLDFAST_SHARE) HOLDFAST_LEFT_OUT=$(LEFT_OUT) RUST_TEST_THREADS=$(THREADS) CARGO=$(CARGO) \
 		scripts/test-parts.sh rust api-fuzz api-clients console fuzz
 	@if [ -s $(LEFT_OUT) ]; then echo "left out on this machine:"; sed 's/^/  /' $(LEFT_OUT); else echo "nothing was left out"; fi
+
+check:
+	$(MAKE) test HOLDFAST_SHARE=100
 
 screenshots: console
 	$(CARGO) build --package holdfast --profile test

@@ -27,7 +27,7 @@ enum Seeds {
 }
 
 impl Seeds {
-    /// What `variable` says of them, and otherwise so many from 0 on.
+    /// What `variable` says of them, and otherwise so many from 0 on, or a share of that.
     fn chosen(usual: u64, variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| {
             variable(name)
@@ -35,16 +35,17 @@ impl Seeds {
         };
         match number("HOLDFAST_SEED") {
             Some(seed) => Self::One(seed),
-            None => Self::Range {
-                from: number("HOLDFAST_FROM").unwrap_or(0),
-                count: number("HOLDFAST_SEEDS").unwrap_or(usual),
-            },
+            None => {
+                let share = number("HOLDFAST_SHARE").unwrap_or(100);
+                let count = number("HOLDFAST_SEEDS").unwrap_or((usual * share).div_ceil(100));
+                Self::Range { from: number("HOLDFAST_FROM").unwrap_or(0), count }
+            }
         }
     }
 }
 
-/// Runs a test over seeds on all cores, `usual` of them. `HOLDFAST_SEEDS` sets their number, `HOLDFAST_FROM` the first,
-/// `HOLDFAST_SEED` the only one.
+/// Runs a test over seeds on all cores, `usual` of them. `HOLDFAST_SEEDS` sets their number, `HOLDFAST_SHARE` the
+/// part of the usual number in percent, `HOLDFAST_FROM` the first, `HOLDFAST_SEED` the only one.
 ///
 /// # Panics
 /// If one of the runs does.
@@ -109,6 +110,8 @@ mod tests {
         assert_eq!(chosen(&[]), Seeds::Range { from: 0, count: 300 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70")]), Seeds::Range { from: 70, count: 300 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70"), ("HOLDFAST_SEEDS", "5")]), Seeds::Range { from: 70, count: 5 });
+        assert_eq!(chosen(&[("HOLDFAST_SHARE", "40")]), Seeds::Range { from: 0, count: 120 });
+        assert_eq!(chosen(&[("HOLDFAST_SHARE", "40"), ("HOLDFAST_SEEDS", "5")]), Seeds::Range { from: 0, count: 5 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70"), ("HOLDFAST_SEED", "9")]), Seeds::One(9));
         assert!(
             std::panic::catch_unwind(|| Seeds::chosen(1, |_| Some("few".into()))).is_err(),

@@ -206,7 +206,7 @@ impl Store {
             (found, _) => found,
         };
         let none = || VolumeError::new(ErrorKind::Format, "the device holds no volume: make one on it first");
-        let superblock = superblock.ok_or_else(none)?;
+        let superblock = with_all_features(&media, superblock.ok_or_else(none)?).await;
         let root = match find_root(&media, &superblock).await {
             Err(_) if is_wreck => wreck::guess_root(&media, &superblock).await?,
             found => found?,
@@ -483,6 +483,19 @@ async fn find_superblock(media: &Media) -> Result<Option<Superblock>, VolumeErro
         }
     }
     refused.map_or(Ok(None), Err)
+}
+
+/// A superblock with what any of the three takes into use: one of them may be as it was before a feature came, where its
+/// disk lost a write that it answered.
+async fn with_all_features(media: &Media, found: Superblock) -> Superblock {
+    let mut all = found;
+    for at in found.groups() {
+        let is_same = |other: &Superblock| Superblock { features: found.features, ..*other } == found;
+        if let Some(other) = superblock_at(media, at).await.filter(is_same) {
+            all.features[1] |= other.features[1];
+        }
+    }
+    all
 }
 
 async fn superblock_at(media: &Media, at: u64) -> Option<Superblock> {

@@ -92,7 +92,7 @@ impl File {
         if !state.delayed.is_empty() {
             facts.size_bytes = state.size;
             // The bytes of the record wait among the others.
-            let recorded = if state.delayed.recorded.1 { 0 } else { facts.allocated_bytes };
+            let recorded = facts.allocated_bytes / BLOCK_BYTES * BLOCK_BYTES;
             facts.allocated_bytes = recorded + state.delayed.promised * BLOCK_BYTES;
         }
         facts.accessed = state.accessed.map_or(facts.accessed, |time| time.max(facts.accessed));

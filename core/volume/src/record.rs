@@ -233,11 +233,9 @@ impl Record {
             gid: self.gid,
             links: self.links,
             size_bytes: self.size,
-            allocated_bytes: match &self.inline {
-                // Whoever archives a file that takes nothing takes it for a hole.
-                Some(bytes) => bytes.len() as u64,
-                None => self.blocks.saturating_mul(holdfast_model::BLOCK_BYTES),
-            },
+            // Whoever archives a file that takes nothing takes it for a hole, so bytes in the record count here.
+            allocated_bytes: (self.blocks.saturating_mul(holdfast_model::BLOCK_BYTES))
+                .saturating_add(self.inline.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             accessed: self.accessed,
             modified: self.modified,
             changed: self.changed,

@@ -118,8 +118,8 @@ pub struct Attributes {
     pub links: u32,
     /// Its length in bytes.
     pub size_bytes: u64,
-    /// Bytes of the device that its data takes; of data that its record carries, the bytes of that. Never 0 where there
-    /// is data.
+    /// Bytes of the device that its data and its streams take, and those of data that its record carries, which no quota
+    /// counts. Never 0 where there is data.
     pub allocated_bytes: u64,
     /// When it was last read.
     pub accessed: Time,

@@ -38,12 +38,14 @@ const NONE: SetAttributes = SetAttributes {
 };
 
 /// Requests that change nothing.
-const READS: [&str; 18] = [
+const READS: [&str; 20] = [
     "access",
     "explain",
     "extended",
     "find",
+    "forgotten",
     "granted",
+    "hold_directory",
     "list",
     "list_extended",
     "lookup",

@@ -7,7 +7,7 @@ use holdfast_device::{Copies, Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_model::Uuid;
 use holdfast_volume::page::{PAGE_BYTES, Page};
 use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, Remove, Time};
-use holdfast_volume::superblock::Superblock;
+use holdfast_volume::superblock::{JOURNAL, Superblock};
 use holdfast_volume::{Format, Volume, VolumeFormat};
 
 use crate::model::{difference, read_all};
@@ -137,6 +137,40 @@ async fn fill(volume: &Volume) {
             volume.create_snapshot("before").await.expect("made");
         }
         volume.checkpoint().await.expect("it lasts");
+    }
+}
+
+#[test]
+fn a_superblock_that_lost_a_write_takes_no_feature_back() {
+    for group in 0..3 {
+        let sim = Sim::new(3);
+        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 18 << 20, ..SimDiskSpec::default() });
+        let made = disk.clone();
+        let before = sim.run(async move {
+            let volume = make(made.clone()).await;
+            let before = made.image();
+            volume.set_journal(64 << 10).await.expect("made");
+            volume.shut_down().await.expect("closed");
+            before
+        });
+        let before = before.expect("powered");
+        sim.restart();
+        let of = superblock(&disk);
+        assert_eq!(of.features[1] & JOURNAL, JOURNAL);
+        let at = of.groups()[group];
+        disk.poke(at, &before.peek(at, BLOCK as usize));
+        let ground = disk.clone();
+        let opened = sim.run(async move {
+            let volume = open(ground).await.expect("it opens");
+            assert!(volume.journal().is_some(), "group {group}");
+            assert_eq!(volume.scan().await, Ok(Vec::new()), "group {group}");
+            volume.shut_down().await.expect("closed");
+        });
+        opened.expect("powered");
+        for at in of.groups() {
+            let found = Superblock::open(&disk.peek(at, BLOCK as usize)).expect("this version's");
+            assert_eq!(found, Some(of), "group {group}");
+        }
     }
 }
 
