@@ -43,6 +43,8 @@ use crate::witness::WitnessFiles;
 
 /// How long closing waits for one space before it goes on without it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an engine that ends waits for looks at its disks that are under way.
+const LOOKS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +208,8 @@ pub struct Engine {
     pub(crate) consoles: Arc<Consoles>,
     pub(crate) notifications: Arc<Notifications>,
     notifying: Mutex<Option<JoinHandle<()>>>,
+    /// What looks after all that is open.
+    watchers: Mutex<Vec<JoinHandle<()>>>,
     /// By their ids, what disks told of themselves.
     pub(crate) smart: Mutex<BTreeMap<Uuid, Answered>>,
     /// By their ids, disks that are brought in step, and how many of their slabs were to be at first.
@@ -286,6 +290,7 @@ impl Engine {
             consoles: Arc::default(),
             notifications,
             notifying: Mutex::default(),
+            watchers: Mutex::default(),
             smart: Mutex::default(),
             resyncs: Mutex::default(),
             witness,
@@ -321,13 +326,15 @@ impl Engine {
             engine.shutdown().await;
             return Err(error.into());
         }
-        tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::metadata::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::health::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
-        tokio::spawn(crate::volumes::keep_schedules(Arc::downgrade(&engine), engine.stop.subscribe()));
+        *engine.watchers() = vec![
+            tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::metadata::watch(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::health::watch(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe())),
+            tokio::spawn(crate::volumes::keep_schedules(Arc::downgrade(&engine), engine.stop.subscribe())),
+        ];
         *engine.notifying() = Some(tokio::spawn(engine.notify()));
         engine.events.emit(Severity::Info, &daemon(), &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
@@ -338,6 +345,7 @@ impl Engine {
     pub async fn shutdown(&self) -> usize {
         let _ = self.stop.send(true);
         self.front_ends.stop().await;
+        self.end_watchers().await;
         let _changing = self.changing.lock().await;
         self.halt_jobs().await;
         // What serves files lets go of them before their volumes are closed.
@@ -368,6 +376,27 @@ impl Engine {
             let _ = tokio::task::spawn_blocking(move || reactor.stop()).await;
         }
         losses
+    }
+
+    /// Waits until nothing looks at pools any more: a look that a reactor has not ended when it stops may keep its pool,
+    /// and so the disks, for as long as this process lives, and nobody else could open them.
+    async fn end_watchers(&self) {
+        let watchers = std::mem::take(&mut *self.watchers());
+        let ended = async {
+            for watcher in watchers {
+                let _ = watcher.await;
+            }
+        };
+        if tokio::time::timeout(LOOKS_TIMEOUT, ended).await.is_err() {
+            tracing::warn!(
+                "a look at disks did not end within {} s; they are closed without it",
+                LOOKS_TIMEOUT.as_secs()
+            );
+        }
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn notifying(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {

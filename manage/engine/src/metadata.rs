@@ -21,17 +21,17 @@ struct Looks {
     audited: Instant,
 }
 
-/// Looks at all pools until `stop` says so or the engine is gone.
+/// Looks at all pools until `stop` says so or the engine is gone. Looks that are under way then are waited for.
 pub(crate) async fn watch(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
     let settings = |engine: Arc<Engine>| (engine.settings.watch_interval, engine.settings.metadata_interval);
     let Some((interval, metadata_interval)) = engine.upgrade().map(settings) else { return };
     let mut looks: BTreeMap<Uuid, Looks> = BTreeMap::new();
     loop {
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => break,
             () = tokio::time::sleep(interval) => {}
         }
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(engine) = engine.upgrade() else { break };
         let pools: Vec<Arc<OpenPool>> = engine.live().pools.values().cloned().collect();
         looks.retain(|id, _| pools.iter().any(|open| open.pool.id() == *id));
         for open in pools {
@@ -45,6 +45,9 @@ pub(crate) async fn watch(engine: Weak<Engine>, mut stop: watch::Receiver<bool>)
             let audited = last.filter(|_| !due).unwrap_or_else(Instant::now);
             looks.insert(id, Looks { running: tokio::spawn(look(engine.clone(), open, due)), audited });
         }
+    }
+    for look in looks.into_values() {
+        let _ = look.running.await;
     }
 }
 
