@@ -43,6 +43,8 @@ for (const [path, heading] of [
 ] as const) {
   test(`${path} asks for little and draws little`, { skip }, async (context) => {
     const { page } = on;
+    // What the page before still asks for is not this one's.
+    await page.goto('about:blank');
     let requests = 0;
     const count = (sent: Request) => (requests += Number(new URL(sent.url()).pathname.startsWith('/api/')));
     page.on('request', count);
@@ -52,6 +54,7 @@ for (const [path, heading] of [
     context.diagnostic(`${path} was there after ${Math.round(performance.now() - begun)} ms`);
     page.off('request', count);
     const asked = requests;
+    context.diagnostic(`${asked} requests`);
     assert.ok(asked <= MOST_REQUESTS, `${asked} requests`);
     const drawn = await page.evaluate(() => ({
       rows: Math.max(

@@ -101,6 +101,8 @@ export function refresh(kinds?: readonly Kind[]): void {
 class Live {
   /** Whether the stream is up. */
   connected = $state(false);
+  /** Whether a stream began, or could not: what is asked from then on need not be asked again at once, as all else is when it begins. */
+  begun = $state(false);
   /** Since when nothing is heard of the server; null while what is shown is current. */
   lost = $state.raw<Date | null>(null);
   /** The last samples, oldest first. */
@@ -164,6 +166,7 @@ class Live {
       this.connected = true;
       this.#stopPolling();
       refresh();
+      this.begun = true;
     });
     on('sample', (data) => (this.samples = [...this.samples.slice(1 - KEPT_SAMPLES), JSON.parse(data) as LiveSample]));
     on('changed', (data) => refresh((JSON.parse(data) as { kinds: Kind[] }).kinds));
@@ -186,6 +189,7 @@ class Live {
   }
 
   #startPolling(): void {
+    this.begun = true;
     this.#poll ??= setInterval(() => refresh(), POLL_MS);
   }
 
