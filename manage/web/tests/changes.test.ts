@@ -58,7 +58,7 @@ test('it is off at first, and switched on with a size that a volume can have', {
 test('its id is shown with all digits', { skip: without }, async () => {
   const { page, server } = on;
   const told = run(BINARY ?? '', '--socket', server.socket, '--json', 'volume', 'journal', 'show', 'tank/files');
-  const id = /"id": (\d+)/.exec(told)?.[1] ?? '';
+  const id = /"id": "(\d+)"/.exec(told)?.[1] ?? '';
   assert.ok(!Number.isSafeInteger(Number(id)), `${id} has no more digits than a number holds`);
   await visit(page, PATH, 'tank/files');
   await panel(page).getByRole('definition').getByText(id, { exact: true }).waitFor();
