@@ -30,6 +30,8 @@ test('two browsers see each other’s change', { skip }, async () => {
   await other.getByRole('dialog').getByRole('button', { name: 'Withdraw' }).click();
   await listed.getByRole('link', { name: 'db', exact: true }).waitFor({ state: 'detached' });
   await on.page.getByRole('button', { name: 'Export a space' }).click();
+  // What is asked for makes the dialog grow, and a click meanwhile meets something else.
+  await on.page.getByRole('dialog').getByText('holdfast nbd export tank/db').waitFor();
   await on.page.getByRole('dialog').getByRole('button', { name: 'Export', exact: true }).click();
   await other.getByRole('grid', { name: 'Exports' }).getByRole('link', { name: 'db', exact: true }).waitFor();
   await other.context().close();
