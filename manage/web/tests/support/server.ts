@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { carriesConsole } from './built.ts';
 
 /** How long tests wait for what should happen, on a machine whose cores are all busy. */
-export const PATIENCE_MS = 180_000;
+export const PATIENCE_MS = 90_000;
 export const PASSWORD = 'correct horse battery';
 
 /** The binary under test, or nothing: then there is nothing to test the console against. */
