@@ -208,6 +208,8 @@ pub struct Engine {
     pub(crate) consoles: Arc<Consoles>,
     pub(crate) notifications: Arc<Notifications>,
     notifying: Mutex<Option<JoinHandle<()>>>,
+    /// Held by a look at the room of LUNs: what an earlier one found replaces nothing newer.
+    pub(crate) looking_at_luns: tokio::sync::Mutex<()>,
     /// What looks after all that is open.
     watchers: Mutex<Vec<JoinHandle<()>>>,
     /// By their ids, what disks told of themselves.
@@ -290,6 +292,7 @@ impl Engine {
             consoles: Arc::default(),
             notifications,
             notifying: Mutex::default(),
+            looking_at_luns: tokio::sync::Mutex::default(),
             watchers: Mutex::default(),
             smart: Mutex::default(),
             resyncs: Mutex::default(),

@@ -123,6 +123,7 @@ impl Engine {
         if self.live().targets.is_empty() {
             return Ok(());
         }
+        let _one = self.looking_at_luns.lock().await;
         let mut due: BTreeMap<(Uuid, Ground), Due> = BTreeMap::new();
         let usual = self.usual_alerts();
         {
