@@ -136,7 +136,8 @@ fn silent_clients_keep_nobody_out() {
     assert_eq!(before.read(0, 4096).len(), 4096, "who chose an export makes no room");
     wait_until("as many as there may be", || fixture.server().crowding().connections <= 256);
     let crowds = fixture.server().crowds();
-    assert!(crowds.len() == 1 && crowds[0].dropped >= 250, "{crowds:?}");
+    // All but 256 of those that were ever silent.
+    assert!(crowds.len() == 1 && crowds[0].dropped >= 420 - 256, "{crowds:?}");
 }
 
 #[test]
