@@ -27,7 +27,7 @@ enum Seeds {
 }
 
 impl Seeds {
-    /// What `variable` says of them, and otherwise so many from 0 on, or a share of that.
+    /// Takes what `variable` says of them, and otherwise so many from 0 on, or a share of that.
     fn chosen(usual: u64, variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| {
             variable(name)

@@ -485,8 +485,8 @@ async fn find_superblock(media: &Media) -> Result<Option<Superblock>, VolumeErro
     refused.map_or(Ok(None), Err)
 }
 
-/// A superblock with what any of the three takes into use: one of them may be as it was before a feature came, where its
-/// disk lost a write that it answered.
+/// Adds to a superblock the features of all three: one of them may be as it was before a feature came, where its disk
+/// lost a write that it answered.
 async fn with_all_features(media: &Media, found: Superblock) -> Superblock {
     let mut all = found;
     for at in found.groups() {
